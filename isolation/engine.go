@@ -1,0 +1,98 @@
+package isolation
+
+import (
+	"context"
+	"io"
+
+	"github.com/sandboxd/sandboxd/sandbox"
+)
+
+// Engine makes sandboxes of one kind. Implementations are safe for concurrent
+// use.
+type Engine interface {
+	// Name is the engine's name in requests, results and configuration.
+	Name() string
+	// Probe finds out what this host can hold and enforce by doing it. It may
+	// take seconds; callers keep the answer.
+	Probe(ctx context.Context) (Support, error)
+	// Create makes a sandbox whose supervisor waits for its one plan frame. A
+	// layer in p.Require that does not hold is a denied Error that names it.
+	Create(ctx context.Context, p Plan) (Sandbox, error)
+	// Reap removes what a dead daemon left, and nobody else's things.
+	Reap(ctx context.Context) error
+	// Close ends what the engine keeps between runs. No sandbox may be live.
+	Close(ctx context.Context) error
+}
+
+// Sandbox is one single-use place with a supervisor in it. Methods are safe for
+// concurrent use.
+type Sandbox interface {
+	// Stream carries frames to and from the supervisor. Reads end with io.EOF
+	// when the supervisor is gone.
+	Stream() io.ReadWriteCloser
+	// Usage is what the sandbox has consumed so far; cheap enough to poll.
+	Usage() (sandbox.Usage, error)
+	// Kill ends every process of the sandbox. It returns at once and may be
+	// called again.
+	Kill() error
+	// Wait blocks until every process of the sandbox is dead, then tells what
+	// the kernel counted: OOMKills and Usage. The other fields stay zero: how
+	// the program ended is the supervisor's to say.
+	Wait(ctx context.Context) (sandbox.Outcome, error)
+	// Destroy kills what still runs and returns when nothing of the sandbox is
+	// left on the host. It may be called again.
+	Destroy(ctx context.Context) error
+	// Layers are the isolation layers that hold for this sandbox.
+	Layers() []sandbox.LayerReport
+}
+
+// Plan is a spec after defaults, ceilings and choices: all that an engine sees.
+type Plan struct {
+	ID      string         // of the run; [a-z0-9_] only, at most 64 bytes
+	Image   string         // name of the image
+	Limits  sandbox.Limits // every field set
+	Require []sandbox.Layer
+}
+
+// LimitSupport says how an engine stands to one limit.
+type LimitSupport string
+
+// The ways an engine stands to a limit.
+const (
+	Enforced    LimitSupport = "enforced"    // by the kernel or the supervisor, for the whole sandbox
+	Unsupported LimitSupport = "unsupported" // a request that names it is refused
+)
+
+// Support is what an engine proved it can do on this host.
+type Support struct {
+	Engine      string                  `json:"engine"`
+	Usable      bool                    `json:"usable" doc:"The engine can make sandboxes here"`
+	Reason      string                  `json:"reason,omitempty" doc:"Why it is not usable"`
+	Layers      []sandbox.LayerReport   `json:"layers"`
+	Limits      map[string]LimitSupport `json:"limits" doc:"By limit name"`
+	Interpreter string                  `json:"interpreter,omitempty" doc:"The Python of its default image"`
+	Image       string                  `json:"image,omitempty" doc:"Name and digest of its default image"`
+	Notes       []string                `json:"notes,omitempty"`
+}
+
+// Missing lists the layers of require that s does not hold.
+func (s Support) Missing(require []sandbox.Layer) []sandbox.LayerReport {
+	var missing []sandbox.LayerReport
+	for _, want := range require {
+		if r := s.Layer(want); r.State != sandbox.LayerHeld {
+			missing = append(missing, r)
+		}
+	}
+	return missing
+}
+
+// Layer is the report on one layer; a layer the engine says nothing of is
+// missing.
+func (s Support) Layer(name sandbox.Layer) sandbox.LayerReport {
+	for _, r := range s.Layers {
+		if r.Layer == name {
+			return r
+		}
+	}
+	return sandbox.LayerReport{Layer: name, State: sandbox.LayerMissing, Reason: "the engine does not know this layer"}
+}

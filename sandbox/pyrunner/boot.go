@@ -1,0 +1,63 @@
+package pyrunner
+
+import (
+	"embed"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Boot is the first frame to a fresh interpreter: the guest's own source text
+// and how this engine confines. The engine fills Config; the guest module Entry
+// understands it.
+type Boot struct {
+	Modules []Module `json:"modules"` // in load order
+	Entry   string   `json:"entry"`   // module whose main(stream, config) is called
+	Config  any      `json:"config"`
+}
+
+// Module is one guest module.
+type Module struct {
+	Name   string `json:"name"`
+	Source string `json:"source"`
+}
+
+// The guest's entry modules.
+const (
+	EntrySupervisor = "supervisor" // one sandbox: container and process engines
+	EntryZygote     = "zygote"     // forks supervisors: native engine
+)
+
+//go:embed guest/*.py
+var guestFiles embed.FS
+
+// guestModules in load order: a module imports only those before it.
+var guestModules = []string{
+	"frames", "kernel", "confine",
+	"channel", "reprs", "asserts", "tracebacks", "program",
+	"supervisor", "isolate", "zygote",
+}
+
+// Bootstrap is the text for the interpreter's -c option. It takes the
+// descriptor of the frame stream as its one argument, reads the boot frame from
+// it and calls the entry module.
+func Bootstrap() string {
+	return mustRead("bootstrap")
+}
+
+// WriteBoot sends the boot frame.
+func WriteBoot(w io.Writer, entry string, config any) error {
+	boot := &Boot{Entry: entry, Config: config}
+	for _, name := range guestModules {
+		boot.Modules = append(boot.Modules, Module{Name: name, Source: mustRead(name)})
+	}
+	return writeFrame(w, &frame{Type: FrameBoot, Boot: boot}, MaxFrameToGuest)
+}
+
+func mustRead(name string) string {
+	b, err := guestFiles.ReadFile("guest/" + name + ".py")
+	if err != nil {
+		panic(fmt.Sprintf("guest module %s is not embedded: %v", name, err))
+	}
+	return strings.TrimPrefix(string(b), "\ufeff")
+}

@@ -1,0 +1,16 @@
+package sandbox
+
+// Usage is what one run consumed. Times are milliseconds with a fraction,
+// because a whole run takes about two of them.
+type Usage struct {
+	CPUMillis       float64 `json:"cpu_ms" doc:"CPU time of the whole sandbox, setup of the sandbox included where it cannot be told apart"`
+	UserMillis      float64 `json:"user_ms" doc:"Part of cpu_ms spent in user mode"`
+	SystemMillis    float64 `json:"system_ms" doc:"Part of cpu_ms spent in the kernel"`
+	MemoryPeakBytes int64   `json:"memory_peak_bytes" doc:"Most memory in use at once by the whole sandbox; 0 when the engine cannot measure it"`
+	QueueMillis     float64 `json:"queue_ms" doc:"Time the run waited to be admitted"`
+	SetupMillis     float64 `json:"setup_ms" doc:"Time to make the sandbox ready"`
+	RunMillis       float64 `json:"run_ms" doc:"Wall time from the start of the program to its end"`
+	ReapMillis      float64 `json:"reap_ms" doc:"Time from the program's end until its whole process tree was gone"`
+	StdoutBytes     int64   `json:"stdout_bytes" doc:"Bytes written to standard output, kept or not"`
+	StderrBytes     int64   `json:"stderr_bytes" doc:"Bytes written to standard error, kept or not"`
+}
