@@ -1,0 +1,278 @@
+"""Counting the assertions of the tests text.
+
+Each assert statement becomes an if statement that tells a recorder how it went
+and, when it failed, raises what Python would have raised, from where it
+stands. Nothing is bound to a name: operands are passed through the recorder on
+their way to the comparison, and the recorder itself is put into the compiled
+code as a constant. So locals(), class dictionaries, metaclasses and scopes see
+exactly what they see in a plain run.
+
+    assert LEFT == RIGHT, MESSAGE
+
+becomes, @ being the recorder,
+
+    if @.first(LEFT) == @.then(RIGHT):
+        @.passed(SITE)
+    else:
+        raise @.failed(@.failing(SITE), MESSAGE)
+"""
+
+from ast import (
+    Assert, Attribute, Call, Compare, Constant, Expr, If, Load, Raise,
+    Eq, Gt, GtE, In, Is, IsNot, Lt, LtE, NotEq, NotIn)
+from os import urandom
+from sys import _getframe
+from types import CodeType
+
+from sandboxd_guest import interpreter, reprs
+from sandboxd_guest.pristine import builtins_copy as __builtins__
+
+NO_MESSAGE = "AssertionError (no message)"
+_LOST_MESSAGE = "<message could not be shown: its expression raised an exception>"
+
+_OPERATORS = {
+    Eq: "==", NotEq: "!=", Lt: "<", LtE: "<=", Gt: ">", GtE: ">=",
+    Is: "is", IsNot: "is not", In: "in", NotIn: "not in",
+}
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+_NOTHING = object()
+
+
+class Instrumented:
+    """sites: one tuple an assert statement, those of the top level first;
+    top: how many of those there are; mark: stands for the recorder."""
+
+    __slots__ = ("sites", "top", "mark")
+
+    def __init__(self):
+        self.sites = []
+        self.top = 0
+        # The text under test must not be able to contain it.
+        self.mark = "@" + urandom(16).hex()
+
+
+def instrument(body):
+    """Rewrites the statements of a module in place. Every assert is a
+    statement, so expressions need not be walked."""
+    result = Instrumented()
+    pending = []
+    for index, node in enumerate(body):
+        if type(node) is Assert:
+            body[index] = _rewrite(node, result)
+        else:
+            pending.append(node)
+    result.top = len(result.sites)
+    # A list and not recursion: a long elif chain nests as deep as it is long.
+    while pending:
+        node = pending.pop()
+        for block in _BLOCKS:
+            children = getattr(node, block, None)
+            if type(children) is not list:
+                continue
+            for index, child in enumerate(children):
+                if type(child) is Assert:
+                    children[index] = _rewrite(child, result)
+                else:
+                    pending.append(child)
+    return result
+
+
+def _rewrite(node, result):
+    site, test = len(result.sites), node.test
+    operators, constant = (), _NOTHING
+    if type(test) is Compare:
+        operators = tuple(_OPERATORS[type(operator)] for operator in test.ops)
+        constant = _record_operands(test, result.mark)
+    result.sites.append((node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, operators, constant))
+    where = {
+        "lineno": node.lineno, "col_offset": node.col_offset,
+        "end_lineno": node.end_lineno, "end_col_offset": node.end_col_offset,
+    }
+    number = Constant(value=site, **where)
+    passed = _call(result.mark, "passed", [number], where)
+    failed = [_call(result.mark, "failing", [number], where)]
+    if node.msg is not None:
+        failed.append(node.msg)
+    failed = _call(result.mark, "failed", failed, where)
+    return If(
+        test=test, body=[Expr(value=passed, **where)],
+        orelse=[Raise(exc=failed, cause=None, **where)], **where)
+
+
+def _call(mark, method, arguments, where):
+    holder = Constant(value=mark, **where)
+    function = Attribute(value=holder, attr=method, ctx=Load(), **where)
+    return Call(func=function, args=arguments, keywords=[], **where)
+
+
+def _record_operands(test, mark):
+    """Leads the operands through the recorder. A constant side of a plain
+    comparison is known already: returns (is it the left one, its value)."""
+    if len(test.ops) == 1:
+        if type(test.comparators[0]) is Constant:
+            test.left = _recorded(mark, "first", test.left)
+            return False, test.comparators[0].value
+        if type(test.left) is Constant:
+            test.comparators[0] = _recorded(mark, "first", test.comparators[0])
+            return True, test.left.value
+    test.left = _recorded(mark, "first", test.left)
+    for index, operand in enumerate(test.comparators):
+        test.comparators[index] = _recorded(mark, "then", operand)
+    return _NOTHING
+
+
+def _recorded(mark, method, operand):
+    where = {
+        "lineno": operand.lineno, "col_offset": operand.col_offset,
+        "end_lineno": operand.end_lineno, "end_col_offset": operand.end_col_offset,
+    }
+    return _call(mark, method, [operand], where)
+
+
+def inject(code, mark, recorder):
+    """code with the recorder in the place of its mark. A constant needs no
+    name that the program could see, rebind or clear away."""
+    constants = tuple(
+        recorder if constant == mark and type(constant) is str
+        else inject(constant, mark, recorder) if type(constant) is CodeType
+        else constant
+        for constant in code.co_consts)
+    if all(new is old for new, old in zip(constants, code.co_consts)):
+        return code
+    return code.replace(co_consts=constants)
+
+
+class Recorder:
+    """Hears of every evaluation of every site, from any thread.
+
+    An evaluation in progress is known by its frame: one frame is in one
+    statement at a time, while threads, recursion and coroutines switch between
+    frames. Frames are remembered by id, so as not to keep them alive."""
+
+    __slots__ = (
+        "_send", "_source", "_repr_room", "_room", "_full_reports", "_sites", "_operands",
+        "_passed", "_failed", "_raised", "_unsettled", "failures", "unreported")
+
+    def __init__(self, send, source, repr_room, room, full_reports):
+        self._send = send
+        self._source = source
+        self._repr_room = repr_room
+        self._room = room
+        self._full_reports = full_reports
+        self._sites = []
+        self._operands = {}
+        self._passed = set()
+        self._failed = set()
+        self._raised = set()
+        self._unsettled = {}
+        self.failures = 0
+        self.unreported = 0
+
+    def expect(self, sites):
+        self._sites.extend(sites)
+
+    # Called by instrumented code.
+
+    def first(self, operand):
+        self._operands[id(_getframe(1))] = (operand,)
+        return operand
+
+    def then(self, operand):
+        frame = id(_getframe(1))
+        self._operands[frame] = self._operands.get(frame, ()) + (operand,)
+        return operand
+
+    def passed(self, site):
+        if self._operands:
+            self._operands.pop(id(_getframe(1)), None)
+        if site not in self._passed:
+            self._passed.add(site)
+            self._send({"event": "passed", "site": site})
+
+    def failing(self, site):
+        """The site's test was false; its message is not evaluated yet, and may
+        raise something else than AssertionError."""
+        operands = self._operands.pop(id(_getframe(1)), ())
+        event = self._event(site)
+        if "source" in event:
+            with interpreter.RoomToRecurse():
+                self._compare(event, self._sites[site], operands)
+        self._unsettled[id(event)] = event
+        return event
+
+    def failed(self, event, *message):
+        """The AssertionError to raise."""
+        if "source" in event:
+            with interpreter.RoomToRecurse():
+                event["message"] = (reprs.message(message[0], self._room) if message else "") or NO_MESSAGE
+        self._settle(event)
+        error = AssertionError(*message)
+        self._raised.add(id(error))
+        return error
+
+    # Called between statements.
+
+    def is_counted(self, error):
+        """Whether error was raised by a site and so was reported already."""
+        return id(error) in self._raised
+
+    def foreign(self, site, line, message):
+        """An AssertionError that no site raised left a statement: of the top
+        level assert `site`, or of another statement at `line`."""
+        event = self._event(site)
+        event["line"] = line if site is None else self._sites[site][0]
+        if "source" in event:
+            if site is None:
+                event["source"] = reprs.cut(self._source.line(line).strip(), self._repr_room)
+            event["message"] = message or NO_MESSAGE
+        self._unsettled[id(event)] = event
+        self._settle(event)
+
+    def end_statement(self):
+        """Forgets what an exception left behind half-way, so that it keeps no
+        object alive, and reports failures whose message never came."""
+        if self._operands:
+            self._operands.clear()
+        if self._raised:
+            self._raised.clear()
+        for event in list(self._unsettled.values()):
+            event.setdefault("message", _LOST_MESSAGE)
+            self._settle(event)
+
+    def _event(self, site):
+        """A failure as far as it is known; without source when it is one more
+        than is reported in full."""
+        self.failures += 1
+        event = {"event": "failed", "site": site}
+        if site is None:
+            event["source"] = ""
+        else:
+            line, column, end_line, end_column = self._sites[site][:4]
+            event["line"] = line
+            if self.failures <= self._full_reports:
+                text = self._source.segment(line, column, end_line, end_column)
+                event["source"] = reprs.cut(text, self._repr_room)
+        if self.failures > self._full_reports:
+            event.pop("source", None)
+        return event
+
+    def _settle(self, event):
+        if self._unsettled.pop(id(event), None) is None:
+            return
+        site = event["site"]
+        if "source" not in event and site is not None and site in self._failed:
+            self.unreported += 1  # says nothing new
+            return
+        self._failed.add(site)
+        self._send(event)
+
+    def _compare(self, event, site, operands):
+        operators, constant = site[4], site[5]
+        if constant is not _NOTHING and operands:
+            is_left, value = constant
+            operands = (value, operands[0]) if is_left else (operands[0], value)
+        if len(operands) < 2:
+            return
+        event["op"] = operators[len(operands) - 2]
+        event["left"] = reprs.show(operands[-2], self._repr_room)
+        event["right"] = reprs.show(operands[-1], self._repr_room)

@@ -1,0 +1,130 @@
+"""What an ordinary interpreter has ready before a program starts, and what it
+does at its end."""
+
+import builtins
+import gc
+import site
+import sys
+from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
+from os import _exit, write
+from signal import ITIMER_REAL, SIGALRM, setitimer, signal
+from sys import getrecursionlimit, setrecursionlimit
+from threading import stack_size
+
+from sandboxd_guest.pristine import builtins_copy as __builtins__
+
+FLUSH_SECONDS_MAX = 1.0
+_SPARE_RECURSION = 400
+
+
+class Streams:
+    """Standard streams over descriptors 0 to 2. Both outputs write each line
+    through, so that a killed program's last words are kept, and escape what
+    UTF-8 cannot carry instead of losing it."""
+
+    __slots__ = ("_outs",)
+
+    def __init__(self):
+        sys.stdin = sys.__stdin__ = _reader(0)
+        out = sys.stdout = sys.__stdout__ = _writer(1, "<stdout>")
+        err = sys.stderr = sys.__stderr__ = _writer(2, "<stderr>")
+        self._outs = (out, err)
+
+    def flush_errors(self):
+        """Before a traceback: what the program wrote to sys.stderr comes first."""
+        _flush(getattr(sys, "stderr", None))
+
+    def write_error(self, text):
+        """Past sys.stderr, which user code may have replaced or closed."""
+        data = text.encode("utf-8", "backslashreplace")
+        try:
+            while data:
+                data = data[write(2, data) :]
+        except OSError:
+            pass
+
+    def end(self, code):
+        """Flushes within a bounded time and ends the process."""
+        theirs = [getattr(sys, "stdout", None), getattr(sys, "stderr", None)]
+        theirs = [stream for stream in theirs if not any(stream is out for out in self._outs)]
+        try:
+            if theirs:
+                signal(SIGALRM, lambda *_: _exit(code))
+                setitimer(ITIMER_REAL, FLUSH_SECONDS_MAX)
+            for stream in theirs:
+                _flush(stream)
+            for stream in self._outs:
+                _flush(stream)
+        finally:
+            _exit(code)
+
+
+def _reader(fd):
+    raw = FileIO(fd, "r", closefd=False)
+    raw.name = "<stdin>"
+    stream = TextIOWrapper(BufferedReader(raw), "utf-8", "surrogateescape")
+    stream.mode = "r"
+    return stream
+
+
+def _writer(fd, name):
+    raw = FileIO(fd, "w", closefd=False)
+    raw.name = name
+    stream = TextIOWrapper(BufferedWriter(raw), "utf-8", "backslashreplace", "\n", line_buffering=True)
+    stream.mode = "w"
+    return stream
+
+
+def _flush(stream):
+    try:
+        stream.flush()
+    except BaseException:
+        pass  # closed, replaced or hostile
+
+
+def prepare(plan, script_name):
+    """Makes the interpreter look freshly started for this program."""
+    sys.argv = [script_name] + plan.get("args", [])
+    if sys.path[:1] != [plan["workspace"]]:
+        sys.path.insert(0, plan["workspace"])
+    try:
+        stack_size(plan["thread_stack_bytes"])
+    except ValueError:
+        pass  # smaller than this platform allows
+    _seed()
+    if not hasattr(builtins, "exit"):  # an interpreter started with -S
+        for add in (site.setquit, site.setcopyright, site.sethelper):
+            add()
+    return Streams()
+
+
+def hide():
+    """Last, before user code: what exists now can no longer be found through
+    gc.get_objects() and gc.get_referrers()."""
+    gc.freeze()
+
+
+def _seed():
+    """Siblings of one pre-booted interpreter must not share their dice."""
+    for name in ("random", "numpy.random"):
+        module = sys.modules.get(name)
+        if module is not None:
+            module.seed()
+
+
+class RoomToRecurse:
+    """User code can stand at the recursion limit when its assertion fails, or
+    have set a limit too low for the report."""
+
+    __slots__ = ("_limit",)
+
+    def __enter__(self):
+        self._limit = getrecursionlimit()
+        setrecursionlimit(self._limit + _SPARE_RECURSION)
+
+    def __exit__(self, *_):
+        if getrecursionlimit() == self._limit + _SPARE_RECURSION:
+            try:
+                setrecursionlimit(self._limit)
+            except RecursionError:
+                pass  # lower than where we stand

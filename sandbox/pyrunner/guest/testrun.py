@@ -1,0 +1,161 @@
+"""A run of a solution and its tests.
+
+A generator: it yields code for the driver to execute and is suspended
+meanwhile, so that no frame of it lies under user code. The tests' text enters
+the process only after the solution was loaded.
+"""
+
+import __future__
+import warnings
+from ast import PyCF_ONLY_AST, Assert, Constant, Expr, Module
+
+from sandboxd_guest import asserts, interpreter, reporting, textmodule
+from sandboxd_guest.pristine import builtins_copy as __builtins__
+from sandboxd_guest.sourcetext import without_mark
+
+SOLUTION, TESTS = "solution.py", "tests.py"
+REPR_CHARS = 4096
+FAILURES_MAX = 200
+
+_FUTURE_FLAGS = 0
+for _name in __future__.all_feature_names:
+    _FUTURE_FLAGS |= getattr(__future__, _name).compiler_flag
+_NO_WARNINGS = ("ignore", None, Warning, None, 0)
+
+
+def session(plan, send, receive_tests, outcomes, own):
+    """outcomes: the list to which the driver adds, after each execution, None
+    or the exception that came out."""
+    report = reporting.Report(plan, send, interpreter.prepare(plan, TESTS), (SOLUTION, TESTS), own)
+    tests = _Tests(plan, report)
+    solution, main = _modules(plan, report)
+    phase = "solution"
+    try:
+        code = _compile_solution(plan["solution"], report)
+        interpreter.hide()
+        yield code, solution
+        error = outcomes.pop()
+        if error is not None:
+            report.fatal(error, phase)
+        _export(solution, main)
+        send({"event": "loaded"})
+        phase = "tests"
+        tests.load(receive_tests())
+        while tests.pending:
+            yield tests.next(), main
+            tests.judge(outcomes.pop())
+        tests.done()
+    except BaseException as error:
+        report.failed_itself(error, phase)
+
+
+def _modules(plan, report):
+    """The dictionaries of solution and __main__."""
+    text, folder = plan["solution"], plan["workspace"]
+    report.held[SOLUTION].fill(text)
+    main = textmodule.main_module(folder + "/" + TESTS)
+    solution = textmodule.solution_module(folder + "/" + SOLUTION, SOLUTION, text)
+    return vars(solution), vars(main)
+
+
+def _compile_solution(text, report):
+    try:
+        return compile(without_mark(text), SOLUTION, "exec", dont_inherit=True, optimize=0)
+    except BaseException as error:
+        report.fatal(error, "solution")
+
+
+def _export(solution, main):
+    """Public names, from the module's dictionary and not through the module,
+    which can replace itself in sys.modules or define __getattr__."""
+    for name, value in list(solution.items()):
+        if type(name) is str and name[:1] != "_":
+            main[name] = value
+
+
+class _Tests:
+    """The statements of the tests and the account of their assertions. Made
+    before user code starts, for the reason given at SourceText."""
+
+    def __init__(self, plan, report):
+        self._report = report
+        self._fail_fast = plan.get("fail_fast", False)
+        self._failures_max = plan.get("failures_max", FAILURES_MAX)
+        self._source = report.held[TESTS]
+        self._recorder = asserts.Recorder(
+            report.send, self._source, plan.get("repr_bytes") or REPR_CHARS, report.room, self._failures_max)
+        self.pending = []  # (code, site or None, line), last first
+        self._site, self._line = None, 0
+
+    def load(self, text):
+        text = without_mark(text)
+        self._source.fill(text)
+        try:
+            flags = compile(text, TESTS, "exec", dont_inherit=True, optimize=0).co_flags & _FUTURE_FLAGS
+            body, instrumented = self._split(text, flags)
+        except BaseException as error:
+            self._report.fatal(error, "tests")
+        self._recorder.expect(instrumented.sites)
+        self._report.send({"event": "sites", "top": instrumented.top, "all": len(instrumented.sites)})
+        body.reverse()
+        self.pending.extend(body)
+
+    def _split(self, text, flags):
+        # Warnings about this text were given when it was compiled whole.
+        filters = warnings.filters if type(warnings.filters) is list else []
+        filters.insert(0, _NO_WARNINGS)
+        try:
+            tree = compile(text, TESTS, "exec", PyCF_ONLY_AST | flags, dont_inherit=True)
+            asserted = [type(node) is Assert for node in tree.body]
+            instrumented = asserts.instrument(tree.body)
+            body, site = [], 0
+            for index, node in enumerate(tree.body):
+                if index and _is_text(node):
+                    continue  # on its own it would be compiled as the docstring
+                code = compile(Module([node], []), TESTS, "exec", flags, dont_inherit=True, optimize=0)
+                code = asserts.inject(code, instrumented.mark, self._recorder)
+                body.append((code, site if asserted[index] else None, node.lineno))
+                site += asserted[index]
+            return body, instrumented
+        finally:
+            filters.remove(_NO_WARNINGS)
+
+    def next(self):
+        code, self._site, self._line = self.pending.pop()
+        return code
+
+    def judge(self, error):
+        """After a statement: error is what came out of it, or None."""
+        if error is not None:
+            if not issubclass(type(error), AssertionError):
+                self._recorder.end_statement()
+                self._report.fatal(error, "tests")
+            self._count(error)
+        self._recorder.end_statement()
+        if self._fail_fast and self._recorder.failures:
+            self.pending.clear()
+
+    def _count(self, error):
+        lines = [(line, name) for file, line, name in self._report.formatter.user_lines(error)[-1:] if file == TESTS]
+        if not (lines and self._recorder.is_counted(error)):
+            with interpreter.RoomToRecurse():
+                message = self._report.formatter.message(error)
+            self._recorder.foreign(self._site, self._foreign_line(error), message)
+        if self._recorder.failures <= self._failures_max:
+            self._report.print(error)
+
+    def _foreign_line(self, error):
+        lines = [line for file, line, _ in self._report.formatter.user_lines(error) if file == TESTS]
+        return lines[-1] if lines else self._line
+
+    def done(self):
+        if self._report.is_first_process():
+            event = {"event": "done"}
+            if self._recorder.unreported:
+                event["unreported"] = self._recorder.unreported
+            self._report.send(event)
+        self._report.end(0)
+
+
+def _is_text(node):
+    return type(node) is Expr and type(node.value) is Constant and type(node.value.value) is str

@@ -1,0 +1,214 @@
+"""Tracebacks as Python prints them, without the harness's own frames.
+
+Made here and not by the traceback module, which user code can replace, and
+from the held texts and not from linecache, which would have to hold the
+tests where the solution could read them.
+"""
+
+from os import O_NONBLOCK, O_RDONLY, close, fstat, open as open_fd, read
+from stat import S_ISREG
+
+from sandboxd_guest import reprs
+from sandboxd_guest.pristine import builtins_copy as __builtins__
+from sandboxd_guest.sourcetext import SourceText
+
+_HEAD = "Traceback (most recent call last):\n"
+_CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
+_CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+_CHAIN_MAX = 20
+_GROUP_MAX = 10
+_NOTES_MAX = 20
+_FRAMES_HEAD, _FRAMES_TAIL = 30, 100
+_REPEATS_SHOWN = 3
+_LIBRARY_BYTES_MAX = 2 << 20
+_LIBRARY_FILES_MAX = 20
+_LINE_CHARS_MAX = 500
+
+# Through the base's descriptors: a subclass can shadow these names.
+_cause_of = BaseException.__dict__["__cause__"].__get__
+_context_of = BaseException.__dict__["__context__"].__get__
+_suppressed_in = BaseException.__dict__["__suppress_context__"].__get__
+_traceback_of = BaseException.__dict__["__traceback__"].__get__
+_syntax = {name: SyntaxError.__dict__[name].__get__ for name in ("msg", "filename", "lineno", "offset", "text")}
+_Group = getattr(__import__("builtins"), "BaseExceptionGroup", None)
+_members_of = _Group.__dict__["exceptions"].__get__ if _Group else None
+
+
+class Formatter:
+    """held: SourceText by file name; own: the module dictionaries whose frames
+    are left out; room: characters of a message, and of a whole traceback."""
+
+    __slots__ = ("_held", "_own", "_room")
+
+    def __init__(self, held, own, room):
+        self._held = held
+        self._own = own
+        self._room = room
+
+    def message(self, error):
+        return reprs.message(error, self._room)
+
+    def user_lines(self, error):
+        """(file, line, function) of each frame of user and library code,
+        outermost first."""
+        entries = []
+        trace = _traceback_of(error)
+        while trace is not None:
+            spaces = trace.tb_frame.f_globals
+            if not any(spaces is own for own in self._own):
+                code = trace.tb_frame.f_code
+                entries.append((code.co_filename, trace.tb_lineno or 0, code.co_name))
+            trace = trace.tb_next
+        return entries
+
+    def syntax_line(self, error):
+        """The line of a syntax error in one of the held texts."""
+        line = _syntax["lineno"](error)
+        name = _syntax["filename"](error)
+        return line if type(line) is int and type(name) is str and name in self._held else None
+
+    def format(self, error):
+        """The whole text, chained exceptions first, ending in a newline."""
+        text = "".join(self._chain(error, {}))
+        if len(text) <= self._room:
+            return text
+        head = self._room // 4  # the end says most
+        mark = "\n… [cut, %d characters in all]\n" % len(text)
+        return text[:head] + mark + text[head - self._room :]
+
+    def _chain(self, error, libraries):
+        links, seen = [], set()
+        link = ""
+        while error is not None and id(error) not in seen and len(seen) < _CHAIN_MAX:
+            seen.add(id(error))
+            links.append((error, link))
+            if _cause_of(error) is not None:
+                error, link = _cause_of(error), _CAUSE
+            elif not _suppressed_in(error):
+                error, link = _context_of(error), _CONTEXT
+            else:
+                break
+        parts = []
+        for error, link in reversed(links):
+            parts.extend(self._one(error, libraries))
+            parts.append(link)
+        return parts
+
+    def _one(self, error, libraries):
+        entries = self.user_lines(error)
+        parts = [_HEAD] + self._stack(entries, libraries) if entries else []
+        kind = type(error)
+        name = reprs.qualified_name(kind)
+        if issubclass(kind, SyntaxError):
+            parts.extend(self._syntax_block(error, libraries))
+            message = _syntax["msg"](error)
+            message = message if type(message) is str else self.message(error)
+        else:
+            message = self.message(error)
+        parts.append("%s: %s\n" % (name, message) if message else name + "\n")
+        parts.extend(_notes(error))
+        if _Group and issubclass(kind, _Group):
+            parts.extend(self._members(error))
+        return parts
+
+    def _stack(self, entries, libraries):
+        parts, previous, repeats = [], None, 0
+        omitted = len(entries) - _FRAMES_HEAD - _FRAMES_TAIL
+        for index, entry in enumerate(entries):
+            repeats = repeats + 1 if entry == previous else 1
+            following = entries[index + 1] if index + 1 < len(entries) else None
+            previous = entry
+            if repeats > _REPEATS_SHOWN:
+                if entry != following:
+                    parts.append(_repeated(repeats - _REPEATS_SHOWN))
+                continue
+            name, line, function = entry
+            parts.append(('  File "%s", line %d, in %s\n' % (name, line, function), name, line))
+        if omitted > 0 and len(parts) > _FRAMES_HEAD + _FRAMES_TAIL:
+            gone = len(parts) - _FRAMES_HEAD - _FRAMES_TAIL
+            parts[_FRAMES_HEAD:-_FRAMES_TAIL] = ["  … [cut, %d frames more]\n" % gone]
+        return [part if type(part) is str else self._located(part, libraries) for part in parts]
+
+    def _located(self, part, libraries):
+        place, name, line = part
+        source = self._line(name, line, libraries).strip()
+        return place + ("    %s\n" % source if source else "")
+
+    def _line(self, name, line, libraries):
+        text = self._held.get(name) or libraries.get(name)
+        if text is None:
+            text = SourceText(_library(name) if len(libraries) < _LIBRARY_FILES_MAX else "")
+            libraries[name] = text
+        return text.line(line)[:_LINE_CHARS_MAX]
+
+    def _syntax_block(self, error, libraries):
+        name, line = _syntax["filename"](error), _syntax["lineno"](error)
+        if type(line) is not int:
+            return []
+        name = name if type(name) is str else "<string>"
+        parts = ['  File "%s", line %d\n' % (name, line)]
+        text = _syntax["text"](error)
+        if type(text) is not str or not text:
+            text = self._line(name, line, libraries)
+        text = text.rstrip()[:_LINE_CHARS_MAX]
+        shown = text.lstrip(" \t\n\f")
+        if shown:
+            parts.append("    %s\n" % shown)
+            offset = _syntax["offset"](error)
+            column = offset - 1 - (len(text) - len(shown)) if type(offset) is int else -1
+            if 0 <= column <= len(shown):
+                blank = "".join(c if c.isspace() else " " for c in shown[:column])
+                parts.append("    %s^\n" % blank)
+        return parts
+
+    def _members(self, group):
+        members = _members_of(group)
+        parts = []
+        for number, member in enumerate(members[:_GROUP_MAX], 1):
+            parts.append("  +---------------- %d ----------------\n" % number)
+            text = "".join(self._one(member, {}))
+            parts.extend("  | %s\n" % line for line in text.splitlines())
+        if len(members) > _GROUP_MAX:
+            parts.append("  | … [cut, %d exceptions in all]\n" % len(members))
+        return parts
+
+
+def _repeated(count):
+    return "  [Previous line repeated %d more time%s]\n" % (count, "" if count == 1 else "s")
+
+
+def _notes(error):
+    try:
+        notes = error.__notes__
+    except BaseException:
+        return []
+    if type(notes) is not list:
+        return []
+    return [reprs.message(note, _LINE_CHARS_MAX) + "\n" for note in notes[:_NOTES_MAX]]
+
+
+def _library(name):
+    """The text of a source file on disk. Only plain files are read: a fifo
+    named *.py would hold the report up."""
+    if not name.endswith(".py"):
+        return ""
+    try:
+        fd = open_fd(name, O_RDONLY | O_NONBLOCK)
+    except (OSError, ValueError):
+        return ""
+    try:
+        if not S_ISREG(fstat(fd).st_mode):
+            return ""
+        parts, room = [], _LIBRARY_BYTES_MAX
+        while room > 0:
+            part = read(fd, min(room, 1 << 16))
+            if not part:
+                break
+            parts.append(part)
+            room -= len(part)
+        return b"".join(parts).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        close(fd)
