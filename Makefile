@@ -50,7 +50,7 @@ lint: $(LINTER) ## Linters, import rules, portable builds
 	@GOOS=linux GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
 	@GOOS=darwin CGO_ENABLED=0 $(GO) vet ./sandbox/... ./daemon/... ./cmd/sandboxctl/...
 	@GOOS=darwin CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/sandboxctl
-	@for f in .ci/* examples/*.sh internal/vm/*.sh; do bash -n "$$f"; done
+	@for f in .ci/* examples/*.sh; do bash -n "$$f"; done
 	@echo "lint: clean"
 
 $(LINTER): internal/tools/go.mod internal/tools/go.sum
@@ -75,7 +75,7 @@ test-e2e: need-root need-python build ## End-to-end lane: the real daemon and CL
 
 test-vm: ## The root lane and must cases under cgroup v2 in a VM (VM=reduced: under 5 minutes)
 	@.ci/need qemu-system-x86:qemu-system-x86_64 mmdebstrap:mmdebstrap cpio:cpio python3:/usr/bin/python3
-	@internal/vm/run.sh $(VM)
+	@$(PYTHON) -B internal/vm/run.py $(VM) $(if $(KERNEL),--kernel $(KERNEL)) $(if $(CASES),--cases "$(CASES)")
 
 cases: need-python build ## Judge a case file against the real daemon: CASES=FILE [GROUP= ENGINE= INTEGRITY= LEVEL= ONLY=id,id]
 	@test -n "$(CASES)" || { echo "say which: make cases CASES=FILE"; exit 2; }
