@@ -74,6 +74,13 @@ func Python(tb testing.TB) string {
 	return path
 }
 
+// Missing ends a test whose need the caller found unmet itself: a kernel feature,
+// say. need is a lower-case name for SANDBOXD_MISSING.
+func Missing(tb testing.TB, need, reason string) {
+	tb.Helper()
+	unmet(tb, need, reason)
+}
+
 // unmet ends the test: a failure in a strict lane, a skip elsewhere.
 func unmet(tb testing.TB, need, reason string) {
 	tb.Helper()
