@@ -11,8 +11,8 @@ import (
 // and how this engine confines. The engine fills Config; the guest module Entry
 // understands it.
 type Boot struct {
-	Modules []Module `json:"modules"` // in load order
-	Entry   string   `json:"entry"`   // module whose main(stream, config) is called
+	Modules []Module `json:"modules"`
+	Entry   string   `json:"entry"` // module whose main(stream, config) is called
 	Config  any      `json:"config"`
 }
 
@@ -28,28 +28,29 @@ const (
 	EntryZygote     = "zygote"     // forks supervisors: native engine
 )
 
+const bootstrap = "bootstrap"
+
 //go:embed guest/*.py
 var guestFiles embed.FS
 
-// guestModules in load order: a module imports only those before it.
-var guestModules = []string{
-	"frames", "kernel", "confine",
-	"channel", "reprs", "asserts", "tracebacks", "program",
-	"supervisor", "isolate", "zygote",
-}
-
-// Bootstrap is the text for the interpreter's -c option. It takes the
-// descriptor of the frame stream as its one argument, reads the boot frame from
-// it and calls the entry module.
+// Bootstrap is the text for the interpreter's -c option. It takes two
+// descriptors as arguments, which may be the same: the one it reads the boot
+// frame from and the one it hands to the entry module.
 func Bootstrap() string {
-	return mustRead("bootstrap")
+	return mustRead(bootstrap)
 }
 
 // WriteBoot sends the boot frame.
 func WriteBoot(w io.Writer, entry string, config any) error {
 	boot := &Boot{Entry: entry, Config: config}
-	for _, name := range guestModules {
-		boot.Modules = append(boot.Modules, Module{Name: name, Source: mustRead(name)})
+	entries, err := guestFiles.ReadDir("guest")
+	if err != nil {
+		return fmt.Errorf("read embedded guest: %w", err)
+	}
+	for _, e := range entries {
+		if name := strings.TrimSuffix(e.Name(), ".py"); name != bootstrap {
+			boot.Modules = append(boot.Modules, Module{Name: name, Source: mustRead(name)})
+		}
 	}
 	return writeFrame(w, &frame{Type: FrameBoot, Boot: boot}, MaxFrameToGuest)
 }

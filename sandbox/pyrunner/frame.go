@@ -40,6 +40,10 @@ const (
 // ErrFrame marks bytes that are no frame of this protocol.
 var ErrFrame = errors.New("frame protocol broken")
 
+// errCut marks a stream that ended within a frame: its writer died. That is no
+// breach of the protocol, because the kernel may have killed it for memory.
+var errCut = errors.New("stream ended within a frame")
+
 // frame is the union of all frames; Type says which fields count.
 type frame struct {
 	Type FrameType `json:"type"`
@@ -103,13 +107,14 @@ func writeFrame(w io.Writer, f *frame, limit int) error {
 	return err
 }
 
-// readFrame reads one frame. It returns io.EOF only between frames; everything
-// else that is no frame is ErrFrame, except the reader's own errors.
+// readFrame reads one frame. It returns io.EOF only between frames and errCut
+// within one; everything else that is no frame is ErrFrame, except the reader's
+// own errors.
 func readFrame(r io.Reader, limit int) (*frame, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, fmt.Errorf("%w: cut within a header", ErrFrame)
+			return nil, fmt.Errorf("%w: in its header", errCut)
 		}
 		return nil, err
 	}
@@ -120,7 +125,7 @@ func readFrame(r io.Reader, limit int) (*frame, error) {
 	body := make([]byte, n)
 	if _, err := io.ReadFull(r, body); err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, fmt.Errorf("%w: cut after the header", ErrFrame)
+			return nil, fmt.Errorf("%w: after its header", errCut)
 		}
 		return nil, err
 	}

@@ -1,0 +1,175 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/sandboxd/sandboxd/isolation"
+	"github.com/sandboxd/sandboxd/sandbox"
+)
+
+// probeTimeout bounds a probe, the zygote's boot included.
+const probeTimeout = 90 * time.Second
+
+// Probe implements isolation.Engine: it makes a sandbox, looks at it from
+// inside and out, and removes it. The answer is kept.
+func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
+	e.mu.Lock()
+	kept := e.support
+	e.mu.Unlock()
+	if kept != nil {
+		return *kept, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	support := isolation.Support{
+		Engine: Name, Limits: limitSupport(),
+		Interpreter: "Python " + e.cfg.Image.PythonVersion + " at " + e.cfg.Image.Interpreter,
+		Image:       e.cfg.Image.Name + " " + e.cfg.Image.Digest,
+	}
+	cgroups, err := e.probeCgroups()
+	if err != nil {
+		return isolation.Support{}, err
+	}
+	seen, err := e.lookInside(ctx)
+	if err != nil {
+		// Without a sandbox there is nothing to look at: every layer that needs
+		// one is missing for the same reason.
+		support.Reason = err.Error()
+		for _, l := range sandbox.Layers() {
+			seen = append(seen, sandbox.LayerReport{
+				Layer: l, State: sandbox.LayerMissing, Reason: "no sandbox could be made: " + err.Error(),
+				Mend: "run as root on Linux 5.12 or newer with user namespaces enabled",
+			})
+		}
+	}
+	support.Usable = err == nil
+	support.Layers = inOrder(append(cgroups, seen...))
+	for _, l := range support.Layers {
+		if l.State == sandbox.LayerMissing && l.Layer != sandbox.LayerLandlock && support.Reason == "" {
+			support.Reason = fmt.Sprintf("layer %s: %s", l.Layer, l.Reason)
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if support.Usable { // a host that is mended is probed again
+		e.support = &support
+	}
+	return support, nil
+}
+
+// lookInside makes one sandbox with default limits and runs the posture program
+// in it.
+func (e *Engine) lookInside(ctx context.Context) (_ []sandbox.LayerReport, err error) {
+	limits := sandbox.DefaultLimits()
+	sb, err := e.create(ctx, isolation.Plan{ID: "probe-" + strconv.Itoa(os.Getpid()), Limits: limits}, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
+		defer cancel()
+		err = errors.Join(err, sb.Destroy(clean))
+	}()
+	// Asked of the kernel before the program ends: the host id that the program
+	// really has.
+	posture, err := isolation.LookInside(ctx, sb, limits)
+	if err != nil {
+		return nil, err
+	}
+	reports := posture.Layers(ownNamespaces())
+	return append(reports, e.distinctUID(posture), e.landlockReport()), nil
+}
+
+// distinctUID checks the program's id map against the ids that were given out.
+func (e *Engine) distinctUID(p isolation.Posture) sandbox.LayerReport {
+	r := sandbox.LayerReport{Layer: sandbox.LayerDistinctUID, State: sandbox.LayerHeld}
+	// Three lines of three numbers: inside, outside as the parent namespace
+	// counts, how many. The program may hold exactly its own.
+	if len(p.UIDMap) != 9 || p.UIDMap[0] != strconv.Itoa(isolation.SupervisorID) || p.UIDMap[2] != "1" || p.UIDMap[5] != "1" || p.UIDMap[8] != "1" {
+		r.State, r.Reason = sandbox.LayerMissing, fmt.Sprintf("seen from inside: id map %v", p.UIDMap)
+	}
+	return r
+}
+
+func (e *Engine) landlockReport() sandbox.LayerReport {
+	if e.landlock == 0 {
+		return sandbox.LayerReport{
+			Layer: sandbox.LayerLandlock, State: sandbox.LayerMissing,
+			Reason: "the kernel has no Landlock, or it is switched off",
+			Mend:   "boot Linux 5.13 or newer with landlock in the lsm= list",
+		}
+	}
+	return sandbox.LayerReport{Layer: sandbox.LayerLandlock, State: sandbox.LayerHeld, Reason: fmt.Sprintf("ABI %d", e.landlock)}
+}
+
+func (e *Engine) probeCgroups() ([]sandbox.LayerReport, error) {
+	findings, err := e.cfg.Cgroups.Probe()
+	if err != nil {
+		return nil, fmt.Errorf("probe cgroups: %w", err)
+	}
+	layers := map[string]sandbox.Layer{
+		"memory": sandbox.LayerCgroupMemory, "pids": sandbox.LayerCgroupPIDs,
+		"cpuacct": sandbox.LayerCgroupCPU, "cpu": sandbox.LayerCgroupCPU,
+	}
+	byLayer := map[sandbox.Layer]sandbox.LayerReport{}
+	for _, f := range findings {
+		layer, ok := layers[f.Controller]
+		if !ok {
+			continue
+		}
+		r := sandbox.LayerReport{Layer: layer, State: sandbox.LayerHeld, Reason: fmt.Sprintf("cgroup v%d", e.cfg.Cgroups.Version())}
+		if !f.Held {
+			r = sandbox.LayerReport{Layer: layer, State: sandbox.LayerMissing, Reason: f.Reason, Mend: f.Mend}
+		}
+		if old, ok := byLayer[layer]; !ok || old.State == sandbox.LayerHeld {
+			byLayer[layer] = r
+		}
+	}
+	var out []sandbox.LayerReport
+	for _, r := range byLayer {
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// inOrder sorts reports as layers are shown; the first report on a layer wins.
+func inOrder(reports []sandbox.LayerReport) []sandbox.LayerReport {
+	var out []sandbox.LayerReport
+	for _, l := range sandbox.Layers() {
+		found := sandbox.LayerReport{Layer: l, State: sandbox.LayerMissing, Reason: "not probed"}
+		for _, r := range reports {
+			if r.Layer == l {
+				found = r
+				break
+			}
+		}
+		out = append(out, found)
+	}
+	return out
+}
+
+// limitSupport: the native engine enforces every limit.
+func limitSupport() map[string]isolation.LimitSupport {
+	out := map[string]isolation.LimitSupport{}
+	var l sandbox.Limits
+	for _, f := range l.Fields() {
+		out[f.Name] = isolation.Enforced
+	}
+	return out
+}
+
+// ownNamespaces are the daemon's, in the kernel's words.
+func ownNamespaces() map[string]string {
+	out := map[string]string{}
+	for _, name := range []string{"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"} {
+		if link, err := os.Readlink("/proc/self/ns/" + name); err == nil {
+			out[name] = link
+		}
+	}
+	return out
+}

@@ -1,0 +1,296 @@
+package native
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/sandboxd/sandboxd/images"
+	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
+	"github.com/sandboxd/sandboxd/internal/linux/fdpass"
+	"github.com/sandboxd/sandboxd/internal/linux/spawn"
+	"github.com/sandboxd/sandboxd/isolation"
+	"github.com/sandboxd/sandboxd/sandbox"
+	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
+)
+
+// zygoteMemory caps a zygote's own group. What it shares with its children is
+// charged to it, not to them.
+const zygoteMemory = 512 << 20
+
+// zygote is one image's container: the interpreter that forks supervisors.
+type zygote struct {
+	proc    *spawn.Process
+	control *fdpass.Conn
+	group   *cgroup.Group
+	stderr  *tail
+
+	mu      sync.Mutex
+	nextID  uint64
+	waiting map[uint64]chan forked // closed without a value when the zygote is gone
+	gone    bool
+}
+
+// forked is the zygote's answer to an order.
+type forked struct {
+	ID    uint64              `json:"id"`
+	PID   int                 `json:"pid"`
+	Error *pyrunner.GuestFail `json:"error"`
+	pidfd *os.File
+}
+
+// zygoteConfig is the zygote entry's configuration (guest/zygote.py).
+type zygoteConfig struct {
+	Numbers      map[string]int `json:"numbers"`
+	Groups       []int          `json:"groups"` // descriptors to join cgroups by
+	SitePackages []string       `json:"site_packages"`
+	Preload      []string       `json:"preload"`
+}
+
+// startZygote makes a container and boots the image's interpreter in it.
+func startZygote(ctx context.Context, cfg Config, image *images.Image, group *cgroup.Group) (z *zygote, err error) {
+	control, far, err := fdpass.Pair()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, control.Close())
+		}
+	}()
+	defer closeFiles([]*os.File{far}) // the child has its own copy
+	setupRead, setupWrite, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer closeFiles([]*os.File{setupRead, setupWrite})
+	bootRead, bootWrite, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer closeFiles([]*os.File{bootRead, bootWrite})
+	errRead, errWrite, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	proc, err := spawn.Start(spawn.Spec{
+		Path: "/proc/self/exe", Args: []string{ContainerName}, Dir: "/", Stderr: errWrite,
+		Files:   append([]*os.File{setupRead, bootRead, far}, group.AttachFiles()...),
+		Isolate: true, FirstID: cfg.UIDBase, CountIDs: cfg.ids(),
+	})
+	err = errors.Join(err, errWrite.Close())
+	if err != nil {
+		return nil, errors.Join(err, errRead.Close())
+	}
+	z = &zygote{proc: proc, control: control, group: group, stderr: newTail(errRead), waiting: map[uint64]chan forked{}}
+	// Our copies go first: a reader's end must be seen as such.
+	closeFiles([]*os.File{setupRead, bootRead, far})
+	err = json.NewEncoder(setupWrite).Encode(newContainer(image))
+	if err == nil {
+		err = setupWrite.Close()
+	}
+	if err == nil {
+		err = z.boot(ctx, cfg, image, bootWrite)
+	}
+	if err != nil {
+		z.kill()
+		return nil, fmt.Errorf("boot zygote: %w%s", err, z.stderr.suffix())
+	}
+	go z.receive()
+	return z, nil
+}
+
+// boot sends the guest's code and waits until it is ready for orders.
+func (z *zygote) boot(ctx context.Context, cfg Config, image *images.Image, w *os.File) error {
+	stop := context.AfterFunc(ctx, z.proc.Kill)
+	defer stop()
+	go func() { // an early death must not leave us waiting for its answer
+		<-z.proc.Done()
+		_ = z.control.Close()
+	}()
+	numbers, err := isolation.Numbers(cfg.Arch)
+	if err != nil {
+		return err
+	}
+	config := zygoteConfig{
+		Numbers: numbers, SitePackages: orEmpty(image.SitePackages), Preload: orEmpty(cfg.Preload), Groups: []int{},
+	}
+	for i := range z.group.AttachFiles() {
+		config.Groups = append(config.Groups, groupsFD+i)
+	}
+	if err := pyrunner.WriteBoot(w, pyrunner.EntryZygote, config); err != nil {
+		return err
+	}
+	message, files, err := z.control.Receive()
+	closeFiles(files)
+	if err != nil {
+		return err
+	}
+	var ready struct{ Ready bool }
+	if err := json.Unmarshal(message, &ready); err != nil || !ready.Ready {
+		return fmt.Errorf("unexpected first message %q", message)
+	}
+	return nil
+}
+
+// fork orders one child. files are the child's stream and its cgroups' attach
+// files; they stay the caller's.
+func (z *zygote) fork(ctx context.Context, o order, files []*os.File) (*os.File, error) {
+	answer := make(chan forked, 1)
+	z.mu.Lock()
+	if z.gone {
+		z.mu.Unlock()
+		return nil, z.goneError()
+	}
+	z.nextID++
+	o.ID = z.nextID
+	z.waiting[o.ID] = answer
+	z.mu.Unlock()
+	message, err := json.Marshal(o)
+	if err == nil {
+		err = z.control.Send(message, files...)
+	}
+	if err != nil {
+		z.forget(o.ID)
+		return nil, fmt.Errorf("send order to zygote: %w", err)
+	}
+	select {
+	case f, ok := <-answer:
+		switch {
+		case !ok:
+			return nil, z.goneError()
+		case f.Error != nil:
+			return nil, &sandbox.StepError{Step: f.Error.Step, Index: f.Error.Index, Errno: f.Error.Errno, Message: f.Error.Message}
+		}
+		return f.pidfd, nil
+	case <-ctx.Done():
+		z.forget(o.ID) // receive closes the descriptor; the child ends with its stream
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (z *zygote) forget(id uint64) {
+	z.mu.Lock()
+	answer, ok := z.waiting[id]
+	delete(z.waiting, id)
+	z.mu.Unlock()
+	if !ok { // the answer was on its way
+		select {
+		case f := <-answer:
+			closeFiles([]*os.File{f.pidfd})
+		default:
+		}
+	}
+}
+
+// receive hands answers to those who wait, until the zygote is gone.
+func (z *zygote) receive() {
+	for {
+		message, files, err := z.control.Receive()
+		if err != nil {
+			break
+		}
+		var f forked
+		if err := json.Unmarshal(message, &f); err != nil || len(files) > 1 {
+			closeFiles(files)
+			break
+		}
+		if len(files) == 1 {
+			f.pidfd = files[0]
+		}
+		z.mu.Lock()
+		answer, ok := z.waiting[f.ID]
+		delete(z.waiting, f.ID)
+		if ok {
+			answer <- f
+		}
+		z.mu.Unlock()
+		if !ok {
+			closeFiles(files)
+		}
+	}
+	z.proc.Kill()
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.gone = true
+	for id, answer := range z.waiting {
+		close(answer)
+		delete(z.waiting, id)
+	}
+}
+
+func (z *zygote) alive() bool {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return !z.gone
+}
+
+func (z *zygote) goneError() error {
+	return sandbox.Errorf(sandbox.KindUnavailable, "fork sandbox", "zygote", "it has ended%s", z.stderr.suffix())
+}
+
+// kill ends the zygote and with it every sandbox forked from it.
+func (z *zygote) kill() {
+	z.proc.Kill()
+	<-z.proc.Done()
+	_ = z.control.Close()
+	z.stderr.wait()
+}
+
+// tail keeps the last bytes of a process's standard error, for messages.
+type tail struct {
+	mu   sync.Mutex
+	data []byte
+	done chan struct{}
+}
+
+const tailBytes = 2 << 10
+
+func newTail(r *os.File) *tail {
+	t := &tail{done: make(chan struct{})}
+	go func() {
+		defer close(t.done)
+		defer r.Close() //nolint:errcheck // only read
+		_, _ = io.Copy(t, r)
+	}()
+	return t
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.data = append(t.data, p...)
+	t.data = t.data[max(0, len(t.data)-tailBytes):]
+	return len(p), nil
+}
+
+func (t *tail) wait() { <-t.done }
+
+func (t *tail) suffix() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if text := bytes.TrimSpace(t.data); len(text) > 0 {
+		return ": " + string(text)
+	}
+	return ""
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+func orEmpty(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}

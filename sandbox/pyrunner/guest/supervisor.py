@@ -1,0 +1,348 @@
+"""The first process of a sandbox: reads the plan, forks the program, relays
+what it writes within the caps, and says how it ended.
+
+Trusted, and kept apart from the program: another user id where the engine has
+ids to give, not dumpable, and the only holder of the stream to the daemon. The
+program reaches it through four pipes whose content is never interpreted here,
+but for the word `loaded`, on which the tests are handed over."""
+
+import fcntl
+import json
+import os
+import select
+import signal
+import sys
+
+from sandboxd_guest import collect, confine, frames, kernel, program
+
+_READ = 64 << 10
+
+
+class _Stream:
+    """One output stream: the head goes to the daemon as it comes, the last
+    bytes are kept back for the end, what is between is counted and dropped."""
+
+    def __init__(self, relay, name, fd, cap):
+        self.relay, self.name, self.fd = relay, name, fd
+        self.head = cap - cap // 2
+        self.tail_cap = cap // 2
+        self.tail = bytearray()
+        self.total = 0
+
+    def take(self, data):
+        self.total += len(data)
+        if self.head:
+            part = data[:self.head]
+            self.head -= len(part)
+            self.relay.output(self.name, part, False)
+            data = data[len(part):]
+        if data:
+            self.tail += data
+            # Trimmed at twice the cap: a move for each read would be quadratic.
+            if len(self.tail) > 2 * self.tail_cap + _READ:
+                del self.tail[:len(self.tail) - self.tail_cap]
+
+    def finish(self):
+        if len(self.tail) > self.tail_cap:
+            del self.tail[:len(self.tail) - self.tail_cap]
+        for at in range(0, len(self.tail), frames.CHUNK):
+            self.relay.output(self.name, bytes(self.tail[at:at + frames.CHUNK]), True)
+
+
+class _Report:
+    """The program's event channel, forwarded as it comes."""
+
+    def __init__(self, relay, fd):
+        self.relay, self.fd = relay, fd
+        self.line = bytearray()
+        self.loaded = False
+
+    def take(self, data):
+        self.relay.send("report", data=frames.encode(data))
+        if self.loaded:
+            return
+        self.line += data
+        while b"\n" in self.line and not self.loaded:
+            line, _, rest = self.line.partition(b"\n")
+            self.line = rest
+            try:
+                self.loaded = json.loads(line).get("event") == "loaded"
+            except (ValueError, AttributeError, RecursionError):
+                pass  # the daemon judges what the events are worth
+        del self.line[:max(0, len(self.line) - _READ)]
+
+
+class _Relay:
+    """Everything between the program's pipes and the daemon's stream."""
+
+    def __init__(self, stream, plan, pipes):
+        limits = plan["limits"]
+        self.fd = stream
+        self.outs = {
+            pipes["stdout"]: _Stream(self, "stdout", pipes["stdout"], limits["output_bytes"]),
+            pipes["stderr"]: _Stream(self, "stderr", pipes["stderr"], limits["output_bytes"]),
+        }
+        self.report = _Report(self, pipes["report"])
+        self.readers = dict(self.outs)
+        self.readers[pipes["report"]] = self.report
+        self.stop_at = limits.get("output_stop_bytes") or 0
+        tests = json.dumps({"tests": plan["tests"]}).encode("ascii")
+        self.tests_fd = pipes["tests"]
+        self.tests = memoryview(len(tests).to_bytes(4, "big") + tests)
+
+    def send(self, kind, **fields):
+        frames.write(self.fd, kind, **fields)
+
+    def output(self, name, data, tail):
+        self.send("output", stream=name, data=frames.encode(data), tail=tail)
+
+    def flooded(self):
+        return self.stop_at and sum(s.total for s in self.outs.values()) > self.stop_at
+
+    def drain(self, fd):
+        """Takes what a pipe holds; None when it is empty, False at its end."""
+        try:
+            data = os.read(fd, _READ)
+        except BlockingIOError:
+            return None
+        if not data:
+            return False
+        self.readers[fd].take(data)
+        return True
+
+    def drain_all(self):
+        """Takes what is left after every writer is dead: pipes hold little, so
+        this ends."""
+        for fd in self.readers:
+            while self.drain(fd):
+                pass
+
+    def total(self, name):
+        return sum(s.total for s in self.outs.values() if s.name == name)
+
+    def push_tests(self):
+        """Writes more of the tests; True when all is written or nobody reads."""
+        try:
+            self.tests = self.tests[os.write(self.tests_fd, self.tests):]
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return not self.tests
+
+
+def _pipe():
+    read, write = os.pipe2(os.O_CLOEXEC)
+    return read, write
+
+
+def _stdin(text):
+    """Standard input as a sealed file in memory: reading it never blocks, and
+    nothing has to be fed to a program that does not read."""
+    if not text:
+        return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+    data = text.encode("utf-8", "surrogateescape")
+    fd = os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    frames.write_all(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW
+                | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+    return fd
+
+
+def _run_program(plan, config, fds):
+    """In the program's process: confines itself, then runs untrusted code."""
+    try:
+        with kernel.step("descriptors"):
+            confine.take_descriptors(fds)
+        confine.become(config)
+        with kernel.step("workspace"):
+            os.chdir(config["workspace"])
+        confine.write_files(config["workspace"], plan["files"])
+        with kernel.step("harness"):
+            channel = program.Channel(confine.REPORT_FD, confine.TESTS_FD, plan["nonce"])
+        confine.restrict(config)
+    except kernel.StepError as error:
+        os.write(confine.STATUS_FD, json.dumps(error.fields).encode("ascii"))
+        os._exit(70)
+    # Its closing tells the supervisor that all steps are done.
+    os.close(confine.STATUS_FD)
+    program.run({
+        "mode": plan["mode"], "solution": plan["solution"], "program": plan["program"],
+        "args": plan["args"], "fail_fast": plan["fail_fast"],
+        "workspace": config["workspace"], "site_packages": config["site_packages"],
+        "thread_stack_bytes": config["thread_stack_bytes"],
+    }, channel)
+
+
+def _fork_program(plan, config):
+    """Starts the program; returns (pid, our ends of its pipes)."""
+    out, err, report, status = _pipe(), _pipe(), _pipe(), _pipe()
+    tests = _pipe()
+    stdin = _stdin(plan["stdin"])
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _run_program(plan, config, {
+                0: stdin, 1: out[1], 2: err[1], confine.REPORT_FD: report[1],
+                confine.TESTS_FD: tests[0], confine.STATUS_FD: status[1]})
+        finally:
+            os._exit(70)
+    for fd in (stdin, out[1], err[1], report[1], tests[0], status[1]):
+        os.close(fd)
+    failure = bytearray()
+    while True:
+        part = os.read(status[0], _READ)
+        if not part:
+            break
+        failure += part
+    os.close(status[0])
+    if failure:
+        raise kernel.StepError(**_as_step(json.loads(failure)))
+    pipes = {"stdout": out[0], "stderr": err[0], "report": report[0], "tests": tests[1]}
+    for fd in pipes.values():
+        os.set_blocking(fd, False)
+    return pid, pipes
+
+
+def _as_step(fields):
+    return {"step": fields["step"], "index": fields["index"], "number": fields["errno"],
+            "message": fields["message"]}
+
+
+def _kill(pid, config):
+    """Kills everything the program has started, and itself."""
+    if config["kill"] == "namespace":
+        # Every process of this pid namespace but its first, which we are.
+        _try_kill(os.kill, -1)
+        return
+    _try_kill(os.killpg, pid)
+    _try_kill(os.kill, pid)
+    for _ in range(100):  # what left the group comes to us, the subreaper
+        children = _children()
+        if not children:
+            return
+        for child in children:
+            _try_kill(os.kill, child)
+
+
+def _try_kill(call, target):
+    try:
+        call(target, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def _children():
+    try:
+        with open("/proc/thread-self/children") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
+def _relay_until_exit(relay, pid, config):
+    """Runs until the program is dead. Returns its pidfd's verdict-free facts:
+    the wait status and resource usage."""
+    stream = relay.fd
+    pidfd = os.pidfd_open(pid)
+    poll = select.poll()
+    for fd in relay.readers:
+        poll.register(fd, select.POLLIN)
+    poll.register(stream, select.POLLIN)
+    poll.register(pidfd, select.POLLIN)
+    handing_over = False
+    while True:
+        for fd, _ in poll.poll():
+            if fd == pidfd:
+                _, status, usage = os.wait4(pid, 0)
+                return status, usage
+            if fd == stream:
+                _take_order(stream, pid, config)
+            elif fd == relay.tests_fd:
+                if relay.push_tests():
+                    poll.unregister(fd)
+            elif relay.drain(fd) is False:
+                poll.unregister(fd)
+        if relay.report.loaded and not handing_over:
+            handing_over = True
+            poll.register(relay.tests_fd, select.POLLOUT)
+        if relay.flooded():
+            _kill(pid, config)
+
+
+def _take_order(stream, pid, config):
+    try:
+        frame = frames.read(stream)
+    except (frames.Closed, OSError, ValueError):
+        # No daemon, no run. The end of this process is the end of the sandbox.
+        _kill(pid, config)
+        os._exit(71)
+    if frame.get("type") == "end":
+        _kill(pid, config)
+
+
+def _reap():
+    """Collects whatever is still a child, so that nothing writes any more."""
+    while True:
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+        except InterruptedError:
+            continue
+
+
+def _account(status, usage, relay, cut):
+    signaled = os.WIFSIGNALED(status)
+    return {
+        "code": -1 if signaled else os.WEXITSTATUS(status),
+        "signal": os.WTERMSIG(status) if signaled else 0,
+        "cpu_us": int((usage.ru_utime + usage.ru_stime) * 1e6),
+        "user_us": int(usage.ru_utime * 1e6),
+        "max_rss_bytes": usage.ru_maxrss * 1024,
+        "stdout_bytes": relay.total("stdout"),
+        "stderr_bytes": relay.total("stderr"),
+        "artifacts_cut": cut,
+    }
+
+
+def serve(stream, config):
+    """Says hello, runs the one plan that comes, and ends the process."""
+    kernel.use_numbers(config["numbers"])
+    uname = os.uname()
+    frames.write(stream, "hello", hello={
+        "python": "%d.%d.%d" % sys.version_info[:3], "arch": uname.machine})
+    try:
+        plan = frames.read(stream)["plan"]
+        try:
+            pid, pipes = _fork_program(plan, config)
+        except kernel.StepError as error:
+            frames.write(stream, "error", error=error.fields)
+            os._exit(70)
+        frames.write(stream, "started")
+        relay = _Relay(stream, plan, pipes)
+        status, usage = _relay_until_exit(relay, pid, config)
+        # Children that hold the pipes must not delay the reply, nor write into
+        # the workspace while it is read.
+        _kill(pid, config)
+        _reap()
+        relay.drain_all()
+        for out in relay.outs.values():
+            out.finish()
+        cut = False
+        if plan["collect"]:
+            cut = collect.send(stream, config["workspace"], plan["collect"], plan["limits"])
+        frames.write(stream, "exit", exit=_account(status, usage, relay, cut))
+    except (frames.Closed, BrokenPipeError, ConnectionResetError):
+        os._exit(71)
+    os._exit(0)
+
+
+def main(stream, config):
+    """Entry of engines whose interpreter is this one sandbox's alone."""
+    if config["kill"] != "namespace":
+        with kernel.step("subreaper"):
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    sys.path.extend(config["site_packages"])
+    serve(stream, config)

@@ -1,0 +1,101 @@
+"""The pre-booted interpreter of one image, from which supervisors are forked.
+
+It is the first process of its own pid namespace, so its end is the end of every
+sandbox forked from it. It runs trusted code only, has one thread and never
+reads anything that a run produced: orders come from the daemon over a socket
+that no child keeps."""
+
+import array
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+
+from sandboxd_guest import isolate, kernel
+
+_MAX_ORDER = 256 << 10
+_MAX_FDS = 16
+
+
+def main(fd, config):
+    kernel.use_numbers(config["numbers"])
+    for group in config["groups"]:
+        os.write(group, b"0")
+        os.close(group)
+    sys.path.extend(config["site_packages"])
+    for name in config["preload"]:
+        try:
+            __import__(name)
+        except ImportError:
+            pass  # a module that the image lacks is missing to the program too
+    # Children are reaped by the kernel; the daemon watches them by pidfd.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    control = socket.socket(fileno=fd)
+    # What exists now stays shared with the children instead of being copied
+    # when their collector walks it.
+    gc.collect()
+    gc.freeze()
+    control.send(json.dumps({"ready": True, "python": sys.version.split()[0]}).encode("ascii"))
+    while True:
+        _serve_one(control)
+
+
+def _serve_one(control):
+    message, fds = _receive(control)
+    order = json.loads(message)
+    pidfd = -1
+    try:
+        pid, pidfd = _fork(order, fds)
+        _answer(control, {"id": order["id"], "pid": pid}, [pidfd])
+    except kernel.StepError as error:
+        _answer(control, {"id": order["id"], "error": error.fields}, [])
+    finally:
+        for fd in fds + ([pidfd] if pidfd >= 0 else []):
+            os.close(fd)
+
+
+def _receive(control):
+    """One order and its descriptors; at the end of the daemon, our own end."""
+    space = socket.CMSG_LEN(_MAX_FDS * array.array("i").itemsize)
+    message, ancillary, flags, _ = control.recvmsg(_MAX_ORDER, space, socket.MSG_CMSG_CLOEXEC)
+    if not message or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+        os._exit(0 if not message else 70)
+    fds = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(data[:len(data) - len(data) % fds.itemsize])
+    return message, list(fds)
+
+
+def _answer(control, answer, fds):
+    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+    control.sendmsg([json.dumps(answer).encode("ascii")], ancillary)
+
+
+def _fork(order, fds):
+    """Clones a child into fresh namespaces and maps its ids."""
+    with kernel.step("clone"):
+        wait, tell = os.pipe()
+        child = kernel.clone(isolate.FLAGS)
+        if child == 0:
+            os.close(tell)
+            isolate.enter(order, fds[0], fds[1:], wait)
+    pid, pidfd = child
+    os.close(wait)
+    try:
+        with kernel.step("id maps"):
+            for name in ("gid_map", "uid_map"):
+                fd = os.open("/proc/%d/%s" % (pid, name), os.O_WRONLY)
+                try:
+                    os.write(fd, order[name].encode("ascii"))
+                finally:
+                    os.close(fd)
+            os.write(tell, b"1")
+    except kernel.StepError:
+        os.close(pidfd)
+        raise
+    finally:
+        os.close(tell)
+    return pid, pidfd
