@@ -1,0 +1,5 @@
+package httpapi
+
+import "net/http"
+
+func (a *API) metrics(w http.ResponseWriter, r *http.Request) { a.unknown(w, r) }

@@ -1,0 +1,98 @@
+package runs
+
+import (
+	"slices"
+
+	"github.com/sandboxd/sandboxd/sandbox"
+)
+
+// plan is a spec after defaults, ceilings and choices.
+type plan struct {
+	mode       sandbox.Mode
+	spec       *sandbox.Spec
+	engine     *Engine
+	image      string
+	require    []sandbox.Layer
+	limits     sandbox.Limits
+	unenforced []string // default limits that the engine cannot enforce
+}
+
+// planner turns specs into plans. It starts nothing and changes nothing.
+type planner struct {
+	cfg     Config
+	engines []Engine
+}
+
+const defaultImage = "host"
+
+// plan checks everything that can be checked before anything exists.
+func (p *planner) plan(spec *sandbox.Spec) (*plan, error) {
+	mode, err := spec.Mode()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkIntegrity(spec.Integrity); err != nil {
+		return nil, err
+	}
+	limits, named, err := spec.Limits.Plan(p.cfg.Defaults, p.cfg.Ceilings)
+	if err != nil {
+		return nil, err
+	}
+	checked, err := checkInput(spec, mode, limits)
+	if err != nil {
+		return nil, err
+	}
+	image, err := checkImage(spec.Image)
+	if err != nil {
+		return nil, err
+	}
+	engine, require, err := p.choose(spec.Engine, spec.RequireLayers)
+	if err != nil {
+		return nil, err
+	}
+	unenforced, err := enforceable(engine, limits, named)
+	if err != nil {
+		return nil, err
+	}
+	return &plan{
+		mode: mode, spec: checked, engine: engine, image: image,
+		require: require, limits: limits, unenforced: unenforced,
+	}, nil
+}
+
+func checkIntegrity(i sandbox.Integrity) error {
+	switch i {
+	case "", sandbox.IntegrityShared:
+		return nil
+	case sandbox.IntegritySplit:
+		e := sandbox.Errorf(sandbox.KindInvalid, "admit", "integrity", "this version has no judge process, and never answers with less integrity than asked")
+		e.Mend = "ask for shared"
+		return e
+	}
+	return sandbox.Errorf(sandbox.KindInvalid, "admit", "integrity", "unknown mode %q", i)
+}
+
+func checkImage(name string) (string, error) {
+	if name == "" || name == defaultImage {
+		return defaultImage, nil
+	}
+	return "", sandbox.Errorf(sandbox.KindInvalid, "admit", "image", "no image is called %q; known: %s", name, defaultImage)
+}
+
+// enforceable refuses a limit that the request named and the engine cannot
+// enforce, and lists the defaults that it cannot.
+func enforceable(e *Engine, limits sandbox.Limits, named []string) ([]string, error) {
+	unenforced := []string{}
+	for _, f := range limits.Fields() {
+		if e.can(f.Name) {
+			continue
+		}
+		if slices.Contains(named, f.Name) {
+			return nil, sandbox.Errorf(sandbox.KindInvalid, "admit", "limits."+f.Name, "engine %s cannot enforce it on this host", e.Name())
+		}
+		if off := f.Name == "output_stop_bytes" && *f.Value == 0; !off {
+			unenforced = append(unenforced, f.Name)
+		}
+	}
+	return unenforced, nil
+}
