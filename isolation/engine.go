@@ -1,7 +1,9 @@
 package isolation
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"io"
 
 	"github.com/sandboxd/sandboxd/sandbox"
@@ -95,4 +97,13 @@ func (s Support) Layer(name sandbox.Layer) sandbox.LayerReport {
 		}
 	}
 	return sandbox.LayerReport{Layer: name, State: sandbox.LayerMissing, Reason: "the engine does not know this layer"}
+}
+
+// MissingLayer is the refusal of a plan that requires a layer which does not
+// hold.
+func MissingLayer(r sandbox.LayerReport) error {
+	return &sandbox.Error{
+		Kind: sandbox.KindDenied, Op: "create sandbox", Subject: "layer " + string(r.Layer),
+		Err: errors.New(cmp.Or(r.Reason, "it is not part of this engine")), Mend: r.Mend,
+	}
 }

@@ -62,11 +62,7 @@ func (e *Engine) Create(ctx context.Context, p isolation.Plan) (isolation.Sandbo
 		return nil, err
 	}
 	if missing := support.Missing(p.Require); len(missing) > 0 {
-		m := missing[0]
-		return nil, &sandbox.Error{
-			Kind: sandbox.KindDenied, Op: "create sandbox", Subject: "layer " + string(m.Layer),
-			Err: errors.New(m.Reason), Mend: m.Mend,
-		}
+		return nil, isolation.MissingLayer(missing[0])
 	}
 	return e.create(ctx, p, support.Layers)
 }

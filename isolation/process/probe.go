@@ -1,0 +1,124 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/sandboxd/sandboxd/isolation"
+	"github.com/sandboxd/sandboxd/sandbox"
+)
+
+// layers are those that this engine is made of.
+func layers() []sandbox.Layer {
+	return []sandbox.Layer{
+		sandbox.LayerProcessGroup, sandbox.LayerCleanEnv, sandbox.LayerScratch, sandbox.LayerRlimits,
+		sandbox.LayerNoNewPrivs, sandbox.LayerNotDumpable, sandbox.LayerSeccomp,
+		sandbox.LayerLandlock, sandbox.LayerDistinctUID,
+	}
+}
+
+// Probe implements isolation.Engine: it runs the posture program once and keeps
+// the answer.
+func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
+	e.mu.Lock()
+	kept := e.support
+	e.mu.Unlock()
+	if kept != nil {
+		return *kept, nil
+	}
+	support := isolation.Support{
+		Engine: Name, Limits: e.limitSupport(),
+		Interpreter: "Python " + e.cfg.Image.PythonVersion + " at " + e.cfg.Python,
+		Image:       e.cfg.Image.Name + " " + e.cfg.Image.Digest,
+		Notes:       []string{"no namespaces and no cgroups: not a boundary for hostile code"},
+	}
+	seen, err := e.lookInside(ctx)
+	if err != nil {
+		support.Reason = err.Error()
+	}
+	support.Usable = err == nil
+	support.Layers = e.report(seen)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if support.Usable {
+		e.support = &support
+	}
+	return support, nil
+}
+
+func (e *Engine) lookInside(ctx context.Context) (_ []sandbox.LayerReport, err error) {
+	limits := sandbox.DefaultLimits()
+	sb, err := e.create(ctx, isolation.Plan{ID: "probe-" + strconv.Itoa(os.Getpid()), Limits: limits}, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
+		defer cancel()
+		err = errors.Join(err, sb.Destroy(clean))
+	}()
+	posture, err := isolation.LookInside(ctx, sb, limits)
+	if err != nil {
+		return nil, err
+	}
+	seen := posture.Layers(map[string]string{})
+	uid := sandbox.LayerReport{Layer: sandbox.LayerDistinctUID, State: sandbox.LayerHeld}
+	if !e.root || len(posture.Status["Uid"]) == 0 || posture.Status["Uid"] == strconv.Itoa(os.Getuid()) {
+		uid = sandbox.LayerReport{
+			Layer: sandbox.LayerDistinctUID, State: sandbox.LayerMissing,
+			Reason: "the daemon may not change user ids", Mend: "run the daemon as root",
+		}
+	}
+	return append(seen, uid, e.landlockReport()), nil
+}
+
+func (e *Engine) landlockReport() sandbox.LayerReport {
+	if e.landlock == 0 {
+		return sandbox.LayerReport{
+			Layer: sandbox.LayerLandlock, State: sandbox.LayerMissing,
+			Reason: "the kernel has no Landlock, or it is switched off",
+			Mend:   "boot Linux 5.13 or newer with landlock in the lsm= list",
+		}
+	}
+	return sandbox.LayerReport{Layer: sandbox.LayerLandlock, State: sandbox.LayerHeld, Reason: fmt.Sprintf("ABI %d", e.landlock)}
+}
+
+// report is what was seen of the engine's own layers; all others are no part of
+// it.
+func (e *Engine) report(seen []sandbox.LayerReport) []sandbox.LayerReport {
+	var out []sandbox.LayerReport
+	for _, l := range sandbox.Layers() {
+		r := sandbox.LayerReport{Layer: l, State: sandbox.LayerNotApplicable, Reason: "engine process does not have it", Mend: "use engine native"}
+		if slices.Contains(layers(), l) {
+			r = sandbox.LayerReport{Layer: l, State: sandbox.LayerMissing, Reason: "no sandbox could be made"}
+			for _, s := range seen {
+				if s.Layer == l {
+					r = s
+				}
+			}
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// limitSupport: what only a cgroup or a file system of its own could enforce is
+// not supported.
+func (e *Engine) limitSupport() map[string]isolation.LimitSupport {
+	out := map[string]isolation.LimitSupport{}
+	var l sandbox.Limits
+	for _, f := range l.Fields() {
+		out[f.Name] = isolation.Enforced
+	}
+	out["processes"] = isolation.Unsupported
+	out["workspace_bytes"] = isolation.Unsupported
+	out["workspace_inodes"] = isolation.Unsupported
+	if !e.root { // RLIMIT_NPROC counts every process of the user
+		out["threads"] = isolation.Unsupported
+	}
+	return out
+}
