@@ -20,7 +20,7 @@ var trees = []tree{
 	{"internal/rollback", nil},
 	{"internal/testenv", []string{"internal/linux"}},
 
-	{"isolation", []string{"sandbox"}},
+	{"isolation", []string{"sandbox", "internal/linux", "internal/rollback"}},
 	{"images", []string{"sandbox", "internal/linux", "internal/rollback"}},
 	{"isolation/enginetest", []string{"sandbox", "=isolation", "images", "internal/linux", "internal/testenv"}},
 	{"isolation/fake", []string{"sandbox", "=isolation"}},
@@ -41,7 +41,7 @@ var trees = []tree{
 	// Tools and tests of the whole.
 	{"internal/archtest", nil},
 	{"internal/e2e", []string{"=sandbox", "=isolation", "internal/apiclient", "internal/testenv"}},
-	{"internal/limitsdoc", []string{"=sandbox", "=isolation"}},
+	{"internal/gen", []string{"=sandbox", "=isolation", "daemon"}},
 	{"internal/vm", nil},
 	{"internal/tools", nil},
 }

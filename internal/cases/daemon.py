@@ -76,4 +76,4 @@ class Daemon:
 def config_text(engine):
     """The configuration of a daemon under test: the product's defaults, and the
     weak engine only where it is the one to be judged."""
-    return "allow_process = true\n" if engine == "process" else ""
+    return "[engines]\nallow_process = true\n" if engine == "process" else ""

@@ -109,7 +109,7 @@ func loopback() error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd) //nolint:errcheck // a socket without data
+	defer unix.Close(fd)
 	req, err := unix.NewIfreq("lo")
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func loadModule(path string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // read only
+	defer f.Close()
 	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
