@@ -17,6 +17,10 @@ import (
 	"github.com/sandboxd/sandboxd/sandbox"
 )
 
+// DescribedVersion is the version that the generated description carries: that
+// of the interface, which changes less often than the daemon.
+const DescribedVersion = "v1"
+
 // Config is what the API tells and obeys.
 type Config struct {
 	Version  string
@@ -45,7 +49,7 @@ func New(cfg Config, manager *runs.Manager) (*API, error) {
 	adoptHuma()
 	a := &API{cfg: cfg, runs: manager, started: time.Now()}
 	mux := http.NewServeMux()
-	a.huma = humago.New(mux, humaConfig(cfg.Version))
+	a.huma = humago.New(mux, humaConfig())
 	a.routes()
 	mux.HandleFunc("GET /metrics", a.metrics)
 	mux.HandleFunc("/", a.unknown)
@@ -53,8 +57,8 @@ func New(cfg Config, manager *runs.Manager) (*API, error) {
 	return a, nil
 }
 
-func humaConfig(version string) huma.Config {
-	c := huma.DefaultConfig("sandboxd", version)
+func humaConfig() huma.Config {
+	c := huma.DefaultConfig("sandboxd", DescribedVersion)
 	c.Info.Description = "Runs untrusted Python in hardened single-use sandboxes. Served over a Unix socket; the caller is who the socket's peer credentials say."
 	c.CreateHooks = nil // no $schema fields in answers
 	c.RejectUnknownQueryParameters = true

@@ -135,11 +135,12 @@ func title(status int) string {
 	return "Client Closed Request"
 }
 
-// adoptHuma makes huma answer with Problem and hold field names to their exact
-// case. Both are package variables of huma's; they are set once, to the same
+// adoptHuma makes huma answer with Problem, hold field names to their exact case
+// and promise arrays. All are package variables of huma; they are set once, to the same
 // values for every API of the process.
 var adoptHuma = sync.OnceFunc(func() { //nolint:gochecknoglobals // guards huma's own globals
 	huma.ValidateStrictCasing = true
+	huma.DefaultArrayNullable = false
 	huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
 		return fromSchema(status, msg, errs)
 	}

@@ -66,7 +66,7 @@ func (a *API) createRun(ctx context.Context, in *createRunInput) (*createRunOutp
 
 type listRunsOutput struct {
 	Body struct {
-		Runs []runs.Info `json:"runs"`
+		Runs []runs.LiveRun `json:"runs"`
 	}
 }
 

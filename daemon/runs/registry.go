@@ -24,8 +24,8 @@ const (
 	Ending    State = "ending"
 )
 
-// Info describes one live run.
-type Info struct {
+// LiveRun describes one live run.
+type LiveRun struct {
 	ID      string            `json:"id"`
 	Owner   uint32            `json:"owner" doc:"User id of the caller who started it"`
 	State   State             `json:"state" enum:"queued,preparing,running,ending"`
@@ -61,10 +61,10 @@ func (e *entry) enter(s State) {
 	e.state = s
 }
 
-func (e *entry) info(now time.Time) Info {
+func (e *entry) info(now time.Time) LiveRun {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return Info{
+	return LiveRun{
 		ID: e.id, Owner: e.owner, State: e.state, Engine: e.engine,
 		AgeMS: now.Sub(e.since).Milliseconds(), Labels: maps.Clone(e.labels), Created: e.since.UTC(),
 	}
@@ -125,15 +125,15 @@ func (r *registry) close() {
 }
 
 // List gives the live runs that the caller may see, oldest first.
-func (m *Manager) List(caller tenants.Caller) []Info {
+func (m *Manager) List(caller tenants.Caller) []LiveRun {
 	now := time.Now()
-	list := []Info{}
+	list := []LiveRun{}
 	for _, e := range m.live.all() {
 		if caller.MaySee(e.owner) {
 			list = append(list, e.info(now))
 		}
 	}
-	slices.SortFunc(list, func(a, b Info) int {
+	slices.SortFunc(list, func(a, b LiveRun) int {
 		if c := a.Created.Compare(b.Created); c != 0 {
 			return c
 		}

@@ -1,0 +1,132 @@
+// Package testdaemon runs a whole daemon in the test's own process, over a real
+// Unix socket, with the scripted engine: for tests that need no privileges.
+package testdaemon
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/sandboxd/sandboxd/daemon"
+	"github.com/sandboxd/sandboxd/daemon/config"
+	"github.com/sandboxd/sandboxd/daemon/tenants"
+	"github.com/sandboxd/sandboxd/internal/apiclient"
+	"github.com/sandboxd/sandboxd/isolation"
+	"github.com/sandboxd/sandboxd/isolation/fake"
+)
+
+// Options vary the daemon. The zero value is one scripted engine that holds
+// every layer, and a caller of the test's own choosing.
+type Options struct {
+	Engines   []isolation.Engine // fake.New(fake.Config{}) when nil
+	Configure func(*config.Config)
+	Caller    tenants.Caller
+}
+
+// Daemon is a running daemon.
+type Daemon struct {
+	Socket string
+	Client *apiclient.Client
+	Log    *Log
+
+	mu     sync.Mutex
+	caller tenants.Caller
+	err    error
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// Log collects the daemon's log.
+type Log struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	return len(p), nil
+}
+
+// String is the log so far.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text)
+}
+
+// Start runs a daemon until the test ends or Stop is called.
+func Start(tb testing.TB, o Options) *Daemon {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "sbxd") // short: a socket's path has at most 104 bytes on some systems
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d := &Daemon{Socket: filepath.Join(dir, "s"), Log: &Log{}, caller: o.Caller, done: make(chan struct{})}
+	if o.Engines == nil {
+		o.Engines = []isolation.Engine{fake.New(fake.Config{})}
+	}
+	cfg := config.Default()
+	cfg.Engines.Order = nil
+	for _, e := range o.Engines {
+		cfg.Engines.Order = append(cfg.Engines.Order, e.Name())
+	}
+	cfg.Shutdown.DrainMillis = 2000
+	if o.Configure != nil {
+		o.Configure(&cfg)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	d.cancel = cancel
+	assembled, err := daemon.New(ctx, cfg, daemon.Deps{
+		Version: "test", Engines: o.Engines, PeerCred: d.peerCred,
+		Logger: slog.New(slog.NewJSONHandler(d.Log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	listener, err := net.Listen("unix", d.Socket)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	go func() {
+		defer close(d.done)
+		d.err = assembled.Serve(ctx, listener)
+	}()
+	d.Client = apiclient.New(d.Socket)
+	tb.Cleanup(func() {
+		d.Client.Close()
+		if err := d.Stop(); err != nil {
+			tb.Errorf("stop daemon: %v\n%s", err, d.Log)
+		}
+		_ = os.RemoveAll(dir)
+	})
+	return d
+}
+
+// BeCaller makes later connections come from c.
+func (d *Daemon) BeCaller(c tenants.Caller) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.caller = c
+}
+
+func (d *Daemon) peerCred(net.Conn) (tenants.Caller, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.caller, nil
+}
+
+// Terminate starts the shutdown, as a signal does, and does not wait.
+func (d *Daemon) Terminate() { d.cancel() }
+
+// Stop shuts the daemon down and waits for it.
+func (d *Daemon) Stop() error {
+	d.cancel()
+	<-d.done
+	return d.err
+}
