@@ -69,27 +69,78 @@ func appendSpan(out []span, s span) []span {
 	return append(out, s)
 }
 
-// tree is a binary search over spans with the number in the accumulator. The
-// kernel runs the filter once for every number when it is installed, to find
-// what it may always allow (seccomp_cache_prepare, Linux 5.11), so depth counts
-// there as well as on each call.
-func tree(s []span) block {
+// code is a program under construction, last instruction first: jumps only go
+// forward, so their targets are known when they are written. A label is the
+// number of instructions from there to the end.
+type code struct {
+	reversed block
+	returns  map[bpf.Instruction]int // labels of plain returns, to be shared
+}
+
+// maxSkip is how far a conditional jump reaches.
+const maxSkip = 255
+
+func (c *code) emit(ins bpf.Instruction) int {
+	c.reversed = append(c.reversed, ins)
+	return len(c.reversed)
+}
+
+// distance is what an instruction written next must skip to reach label.
+func (c *code) distance(label int) int { return len(c.reversed) - label }
+
+// near returns a label for the same place that is in reach of the next
+// conditional jump, even behind one more instruction.
+func (c *code) near(label int) int {
+	if c.distance(label) < maxSkip {
+		return label
+	}
+	return c.emit(bpf.Jump{Skip: uint32(c.distance(label))})
+}
+
+// body writes a block, or finds an equal plain return in reach.
+func (c *code) body(b block) int {
+	if b.single() {
+		if label, ok := c.returns[b[0]]; ok && c.distance(label) < maxSkip {
+			return label
+		}
+		label := c.emit(b[0])
+		c.returns[b[0]] = label
+		return label
+	}
+	for _, ins := range slices.Backward(b) {
+		c.emit(ins)
+	}
+	return len(c.reversed)
+}
+
+// tree writes a binary search over spans with the number in the accumulator. The
+// kernel compiles the filter and runs it once for every number when it is
+// installed (seccomp_cache_prepare, Linux 5.11): size and depth both count in
+// the start of every run.
+func (c *code) tree(s []span) int {
 	if len(s) == 1 {
-		return s[0].body
+		return c.body(s[0].body)
 	}
 	mid := len(s) / 2
-	left, right := tree(s[:mid]), tree(s[mid:])
-	var head block
-	if len(left) <= 255 {
-		head = block{bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: s[mid].start, SkipTrue: uint8(len(left))}}
-	} else {
-		// Conditional jumps reach 255 instructions, plain ones any distance.
-		head = block{
-			bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: s[mid].start, SkipFalse: 1},
-			bpf.Jump{Skip: uint32(len(left))},
-		}
+	right := c.tree(s[mid:])
+	left := c.tree(s[:mid])
+	right = c.near(right)
+	left = c.near(left)
+	return c.emit(bpf.JumpIf{
+		Cond: bpf.JumpGreaterOrEqual, Val: s[mid].start,
+		SkipTrue: uint8(c.distance(right)), SkipFalse: uint8(c.distance(left)),
+	})
+}
+
+// search returns the tree as a block.
+func search(s []span) block {
+	c := code{returns: map[bpf.Instruction]int{}}
+	entry := c.tree(s)
+	if c.distance(entry) > 0 { // a single shared return, which is not the first
+		c.emit(bpf.Jump{Skip: uint32(c.distance(entry))})
 	}
-	return slices.Concat(head, left, right)
+	slices.Reverse(c.reversed)
+	return c.reversed
 }
 
 // assemble puts the architecture checks before the search tree.
@@ -105,7 +156,7 @@ func assemble(t *table, rules map[uint32]block, fallback block) (block, error) {
 			bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: x32Bit, SkipFalse: 1},
 			bpf.RetConstant{Val: retErrno | errENOSYS})
 	}
-	program = append(program, tree(spans(rules, fallback))...)
+	program = append(program, search(spans(rules, fallback))...)
 	if len(program) > maxInstructions {
 		return nil, fmt.Errorf("filter has %d instructions, the kernel takes %d", len(program), maxInstructions)
 	}

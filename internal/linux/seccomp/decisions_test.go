@@ -276,8 +276,8 @@ func TestFilters_ForeignConvention(t *testing.T) {
 	}
 }
 
-// TestFilters_Size keeps installing cheap: the kernel interprets the filter for
-// every number (see tree).
+// TestFilters_Size keeps installing cheap: the kernel compiles the filter and
+// interprets it for every number (see tree).
 func TestFilters_Size(t *testing.T) {
 	for _, archName := range arches {
 		for _, p := range allProfiles {
@@ -285,11 +285,11 @@ func TestFilters_Size(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(filter)%sizeOfInstruction != 0 || len(filter) > 450*sizeOfInstruction {
+			if len(filter)%sizeOfInstruction != 0 || len(filter) > 300*sizeOfInstruction {
 				t.Errorf("%s %s: %d bytes", archName, p.Name, len(filter))
 			}
 		}
-		if filter, err := Supervisor(archName); err != nil || len(filter) > 256*sizeOfInstruction {
+		if filter, err := Supervisor(archName); err != nil || len(filter) > 160*sizeOfInstruction {
 			t.Errorf("%s supervisor: %d bytes, %v", archName, len(filter), err)
 		}
 	}
