@@ -24,6 +24,13 @@ def attempt(call):
     return "allowed"
 
 
+def entries(path):
+    try:
+        return sorted(os.listdir(path))
+    except OSError:
+        return []
+
+
 def writable():
     found = []
     for base in ("/", "/bin", "/dev", "/dev/shm", "/etc", "/home", "/lib", "/mnt", "/opt", "/proc", "/root",
@@ -86,8 +93,8 @@ print(json.dumps({
     "hostname": os.uname().nodename, "cwd": os.getcwd(), "environment": dict(os.environ),
     "dumpable": libc.prctl(3, 0, 0, 0, 0),
     "mounts": mounts(), "descriptors": descriptors(), "writable": writable(),
-    "root_entries": sorted(os.listdir("/")), "proc_entries": sorted(n for n in os.listdir("/proc") if not n.isdigit()),
-    "pids": sorted(int(n) for n in os.listdir("/proc") if n.isdigit()),
+    "root_entries": entries("/"), "proc_entries": [n for n in entries("/proc") if not n.isdigit()],
+    "pids": sorted(int(n) for n in entries("/proc") if n.isdigit()),
     "rlimits": {n: list(resource.getrlimit(v)) for n, v in sorted(names.items())},
     "space": {p: space(p) for p in (os.getcwd(), "/tmp", "/dev/shm")},
     "attempts": {

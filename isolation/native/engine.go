@@ -192,7 +192,7 @@ func (e *Engine) Reap(ctx context.Context) error {
 }
 
 // Close implements isolation.Engine.
-func (e *Engine) Close(ctx context.Context) error {
+func (e *Engine) Close(context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -204,5 +204,5 @@ func (e *Engine) Close(ctx context.Context) error {
 		err = e.bury(e.zygote)
 		e.zygote = nil
 	}
-	return errors.Join(err, e.cfg.Cgroups.Close(), context.Cause(ctx))
+	return errors.Join(err, e.cfg.Cgroups.Close())
 }

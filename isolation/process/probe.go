@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -39,6 +40,9 @@ func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
 	seen, err := e.lookInside(ctx)
 	if err != nil {
 		support.Reason = err.Error()
+		if errors.Is(err, fs.ErrPermission) {
+			support.Reason += fmt.Sprintf(" (every directory above %s must be passable for other users: chmod o+x)", e.cfg.Dir)
+		}
 	}
 	support.Usable = err == nil
 	support.Layers = e.report(seen)

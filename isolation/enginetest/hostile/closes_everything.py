@@ -1,0 +1,3 @@
+# want: passed exited crashed
+import os
+os.closerange(0, 65536)

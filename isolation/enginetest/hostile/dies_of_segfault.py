@@ -1,0 +1,3 @@
+# want: crashed
+import ctypes
+ctypes.string_at(1)

@@ -1,0 +1,58 @@
+package native_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/sandboxd/sandboxd/images"
+	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
+	"github.com/sandboxd/sandboxd/internal/testenv"
+	"github.com/sandboxd/sandboxd/isolation/enginetest"
+	"github.com/sandboxd/sandboxd/isolation/native"
+)
+
+// TestMain also is the engine's container: it re-executes its own binary.
+func TestMain(m *testing.M) {
+	if os.Args[0] == native.ContainerName {
+		fmt.Fprintln(os.Stderr, native.EnterContainer())
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func newEngine(t *testing.T) *native.Engine {
+	t.Helper()
+	testenv.Root(t)
+	testenv.Cgroup(t)
+	image, err := images.Host(t.Context(), images.HostConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := cgroup.New(cgroup.Config{Root: cgroup.DefaultRoot, Parent: fmt.Sprintf("/sandboxd-test-%d", os.Getpid())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := native.New(native.Config{
+		Image: image, Cgroups: groups, Arch: runtime.GOARCH, Log: slog.New(slog.DiscardHandler),
+		UIDBase: 1_900_000_000, Sandboxes: 32,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return e
+}
+
+func TestEngine_Conforms(t *testing.T) {
+	enginetest.Run(t, newEngine(t), enginetest.Options{Golden: "testdata/posture.golden"})
+}
