@@ -60,6 +60,15 @@ func unixConn(f *os.File) (*net.UnixConn, error) {
 	return conn.(*net.UnixConn), nil
 }
 
+// FromFile makes a Conn of the end that a process was given; f is closed.
+func FromFile(f *os.File) (*Conn, error) {
+	conn, err := unixConn(f)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{conn}, nil
+}
+
 // Close closes this end.
 func (c *Conn) Close() error { return c.conn.Close() }
 

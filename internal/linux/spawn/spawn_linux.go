@@ -2,6 +2,7 @@ package spawn
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"syscall"
@@ -62,6 +63,11 @@ func Start(s Spec) (*Process, error) {
 		attr.GidMappingsEnableSetgroups = true
 	}
 	cmd.SysProcAttr = attr
+	// Go marks its own descriptors close-on-exec, but not those that the daemon
+	// itself inherited (close_range(2), Linux 5.11).
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("start %s: mark descriptors: %w", s.Args[0], err)
+	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", s.Args[0], err)
 	}
