@@ -1,6 +1,3 @@
-// Package tenants derives who asks from the socket's peer credentials, never
-// from a request's body. For now a tenant is a user id; quotas and named
-// tenants get their room here.
 package tenants
 
 import "context"

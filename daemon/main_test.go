@@ -1,4 +1,4 @@
-package httpapi_test
+package daemon_test
 
 import (
 	"testing"

@@ -1,6 +1,4 @@
-// Package testdaemon runs a whole daemon in the test's own process, over a real
-// Unix socket, with the scripted engine: for tests that need no privileges.
-package testdaemon
+package daemontest
 
 import (
 	"context"
@@ -14,15 +12,12 @@ import (
 	"github.com/sandboxd/sandboxd/daemon"
 	"github.com/sandboxd/sandboxd/daemon/config"
 	"github.com/sandboxd/sandboxd/daemon/tenants"
-	"github.com/sandboxd/sandboxd/internal/apiclient"
 	"github.com/sandboxd/sandboxd/isolation"
-	"github.com/sandboxd/sandboxd/isolation/fake"
 )
 
-// Options vary the daemon. The zero value is one scripted engine that holds
-// every layer, and a caller of the test's own choosing.
+// Options vary the daemon.
 type Options struct {
-	Engines   []isolation.Engine // fake.New(fake.Config{}) when nil
+	Engines   []isolation.Engine // in the order that auto tries
 	Configure func(*config.Config)
 	Caller    tenants.Caller
 }
@@ -30,7 +25,6 @@ type Options struct {
 // Daemon is a running daemon.
 type Daemon struct {
 	Socket string
-	Client *apiclient.Client
 	Log    *Log
 
 	mu     sync.Mutex
@@ -68,9 +62,6 @@ func Start(tb testing.TB, o Options) *Daemon {
 		tb.Fatal(err)
 	}
 	d := &Daemon{Socket: filepath.Join(dir, "s"), Log: &Log{}, caller: o.Caller, done: make(chan struct{})}
-	if o.Engines == nil {
-		o.Engines = []isolation.Engine{fake.New(fake.Config{})}
-	}
 	cfg := config.Default()
 	cfg.Engines.Order = nil
 	for _, e := range o.Engines {
@@ -97,9 +88,7 @@ func Start(tb testing.TB, o Options) *Daemon {
 		defer close(d.done)
 		d.err = assembled.Serve(ctx, listener)
 	}()
-	d.Client = apiclient.New(d.Socket)
 	tb.Cleanup(func() {
-		d.Client.Close()
 		if err := d.Stop(); err != nil {
 			tb.Errorf("stop daemon: %v\n%s", err, d.Log)
 		}

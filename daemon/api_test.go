@@ -1,4 +1,4 @@
-package httpapi_test
+package daemon_test
 
 import (
 	"bytes"
@@ -14,20 +14,31 @@ import (
 	"unicode/utf8"
 
 	"github.com/sandboxd/sandboxd/daemon/config"
+	"github.com/sandboxd/sandboxd/daemon/daemontest"
 	"github.com/sandboxd/sandboxd/daemon/httpapi"
-	"github.com/sandboxd/sandboxd/internal/testdaemon"
+	"github.com/sandboxd/sandboxd/internal/apiclient"
 	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/isolation/fake"
 	"github.com/sandboxd/sandboxd/sandbox"
 )
 
+// scripted is one engine that holds every layer.
+func scripted() []isolation.Engine { return []isolation.Engine{fake.New(fake.Config{})} }
+
+func client(t *testing.T, d *daemontest.Daemon) *apiclient.Client {
+	t.Helper()
+	c := apiclient.New(d.Socket)
+	t.Cleanup(c.Close)
+	return c
+}
+
 // post sends raw bytes and gives the answer.
-func post(t *testing.T, d *testdaemon.Daemon, path string, header http.Header, body []byte) (*http.Response, []byte) {
+func post(t *testing.T, d *daemontest.Daemon, path string, header http.Header, body []byte) (*http.Response, []byte) {
 	t.Helper()
 	return send(t, d, http.MethodPost, path, header, body)
 }
 
-func send(t *testing.T, d *testdaemon.Daemon, method, path string, header http.Header, body []byte) (*http.Response, []byte) {
+func send(t *testing.T, d *daemontest.Daemon, method, path string, header http.Header, body []byte) (*http.Response, []byte) {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", d.Socket)
@@ -57,7 +68,7 @@ func send(t *testing.T, d *testdaemon.Daemon, method, path string, header http.H
 }
 
 func TestRuns_AnswersWithAVerdict(t *testing.T) {
-	d := testdaemon.Start(t, testdaemon.Options{})
+	d := daemontest.Start(t, daemontest.Options{Engines: scripted()})
 	resp, text := post(t, d, "/v1/runs", nil, []byte(`{"solution":"#fake print hi","tests":"#fake pass 1\n#fake fail 2 1 == 2","labels":{"a":"b"}}`))
 	var res sandbox.Result
 	if err := json.Unmarshal(text, &res); err != nil || resp.StatusCode != 200 {
@@ -147,7 +158,7 @@ func TestRuns_BadInput(t *testing.T) {
 	support.Limits["threads"] = isolation.Unsupported
 	engine := fake.New(fake.Config{Support: &support})
 	weak := fake.New(fake.Config{Name: "process"})
-	d := testdaemon.Start(t, testdaemon.Options{Engines: []isolation.Engine{engine, weak}})
+	d := daemontest.Start(t, daemontest.Options{Engines: []isolation.Engine{engine, weak}})
 	for _, c := range badInputs() {
 		t.Run(c.name, func(t *testing.T) {
 			resp, text := post(t, d, "/v1/runs", nil, []byte(c.body))
@@ -186,7 +197,7 @@ func checkProblem(t *testing.T, resp *http.Response, text []byte, status int, co
 }
 
 func TestRuns_BadRequests(t *testing.T) {
-	d := testdaemon.Start(t, testdaemon.Options{})
+	d := daemontest.Start(t, daemontest.Options{Engines: scripted()})
 	body := []byte(`{"program":""}`)
 	for _, c := range []struct {
 		name, method, path, kind string
@@ -210,7 +221,7 @@ func TestRuns_BadRequests(t *testing.T) {
 
 func TestRuns_LoneSurrogateIsTheProgramsFault(t *testing.T) {
 	engine := fake.New(fake.Config{})
-	d := testdaemon.Start(t, testdaemon.Options{Engines: []isolation.Engine{engine}})
+	d := daemontest.Start(t, daemontest.Options{Engines: []isolation.Engine{engine}})
 	for _, c := range []struct {
 		body, message string
 		phase         sandbox.Phase
@@ -235,7 +246,7 @@ func TestRuns_LoneSurrogateIsTheProgramsFault(t *testing.T) {
 }
 
 func TestRuns_PairedSurrogatesAreText(t *testing.T) {
-	d := testdaemon.Start(t, testdaemon.Options{})
+	d := daemontest.Start(t, daemontest.Options{Engines: scripted()})
 	_, text := post(t, d, "/v1/runs", nil, []byte(`{"program":"#fake print \ud83d\ude00"}`))
 	if !strings.Contains(string(text), "😀") {
 		t.Errorf("answer %s", text)
@@ -244,12 +255,12 @@ func TestRuns_PairedSurrogatesAreText(t *testing.T) {
 
 func TestRuns_ClientGoneCancels(t *testing.T) {
 	engine := fake.New(fake.Config{})
-	d := testdaemon.Start(t, testdaemon.Options{Engines: []isolation.Engine{engine}})
+	d := daemontest.Start(t, daemontest.Options{Engines: []isolation.Engine{engine}})
 	program := "#fake deaf"
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := make(chan error, 1)
 	go func() {
-		_, err := d.Client.Run(ctx, sandbox.Spec{Program: &program})
+		_, err := client(t, d).Run(ctx, sandbox.Spec{Program: &program})
 		gone <- err
 	}()
 	waitFor(t, "the run is live", func() bool { _, live := engine.Counts(); return live == 1 })
@@ -272,12 +283,12 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 }
 
 func TestRuns_FullQueueAnswersAtOnce(t *testing.T) {
-	d := testdaemon.Start(t, testdaemon.Options{Configure: func(c *config.Config) {
+	d := daemontest.Start(t, daemontest.Options{Engines: scripted(), Configure: func(c *config.Config) {
 		c.Admission.MaxConcurrent, c.Admission.QueueLength = 1, 0
 		c.Shutdown.DrainMillis = 0
 	}})
 	go occupy(d, `{"program":"#fake deaf"}`)
-	waitFor(t, "the run is live", func() bool { l, err := d.Client.ListRuns(t.Context()); return err == nil && len(l) == 1 })
+	waitFor(t, "the run is live", func() bool { l, err := client(t, d).ListRuns(t.Context()); return err == nil && len(l) == 1 })
 	resp, text := post(t, d, "/v1/runs", nil, []byte(`{"program":""}`))
 	checkProblem(t, resp, text, 429, "exhausted", "")
 	if resp.Header.Get("Retry-After") == "" {
@@ -286,7 +297,7 @@ func TestRuns_FullQueueAnswersAtOnce(t *testing.T) {
 }
 
 // occupy starts a run that ends with the daemon.
-func occupy(d *testdaemon.Daemon, body string) {
+func occupy(d *daemontest.Daemon, body string) {
 	conn, err := net.Dial("unix", d.Socket)
 	if err != nil {
 		return
