@@ -121,7 +121,7 @@ func check(s source) []string {
 		case !ok:
 			bad = append(bad, checkOutside(s, dir, imp)...)
 		case own == dir, allowed(own, row.allow):
-		case s.isTest() && (own == row.path || allowed(own, testAlso)):
+		case s.isTest() && (own == row.path || allowed(own, testAlso) || allowed(own, row.tests)):
 		default:
 			bad = append(bad, fmt.Sprintf("%s imports %s, which %s may not", s.path, own, row.path))
 		}

@@ -6,6 +6,7 @@ package archtest
 type tree struct {
 	path  string
 	allow []string
+	tests []string // for test files beside testAlso
 }
 
 // exact marks an entry of allow that covers one package and not what is below.
@@ -13,37 +14,39 @@ const exact = "="
 
 // trees from the bottom up. The longest matching path decides.
 var trees = []tree{
-	{"sandbox", nil},
-	{"sandbox/pyrunner", []string{"=sandbox"}},
+	{path: "sandbox"},
+	{path: "sandbox/pyrunner", allow: []string{"=sandbox"}},
 
-	{"internal/linux", []string{"=sandbox", "internal/linux", "internal/rollback"}},
-	{"internal/rollback", nil},
-	{"internal/testenv", []string{"internal/linux"}},
+	{path: "internal/linux", allow: []string{"=sandbox", "internal/linux", "internal/rollback"}},
+	{path: "internal/rollback"},
+	{path: "internal/testenv", allow: []string{"internal/linux"}},
 
-	{"isolation", []string{"sandbox", "internal/linux", "internal/rollback"}},
-	{"images", []string{"sandbox", "internal/linux", "internal/rollback"}},
-	{"isolation/enginetest", []string{"sandbox", "=isolation", "images", "internal/linux", "internal/testenv"}},
-	{"isolation/fake", []string{"sandbox", "=isolation"}},
-	{"isolation/process", []string{"sandbox", "=isolation", "images", "internal/linux", "internal/rollback"}},
-	{"isolation/native", []string{"sandbox", "=isolation", "images", "internal/linux", "internal/rollback"}},
+	{path: "isolation", allow: []string{"sandbox", "internal/linux", "internal/rollback"}},
+	{path: "images", allow: []string{"sandbox", "internal/linux", "internal/rollback"}},
+	{path: "isolation/enginetest", allow: []string{"sandbox", "=isolation", "images", "internal/linux", "internal/testenv"}},
+	{path: "isolation/fake", allow: []string{"sandbox", "=isolation"}},
+	{path: "isolation/process", allow: []string{"sandbox", "=isolation", "images", "internal/linux", "internal/rollback"}},
+	{path: "isolation/native", allow: []string{"sandbox", "=isolation", "images", "internal/linux", "internal/rollback"}},
 
-	{"daemon/store", []string{"=sandbox"}},
-	{"daemon/tenants", []string{"=sandbox"}},
-	{"daemon/runs", []string{"sandbox", "=isolation", "daemon/tenants", "daemon/store"}},
-	{"daemon/httpapi", []string{"sandbox", "=isolation", "daemon/runs", "daemon/tenants", "daemon/store"}},
-	{"daemon/config", []string{"=sandbox", "=isolation", "daemon/runs", "daemon/httpapi", "daemon/tenants", "daemon/store"}},
-	{"daemon", []string{"sandbox", "=isolation", "daemon"}},
+	{path: "daemon/store", allow: []string{"=sandbox"}},
+	{path: "daemon/tenants", allow: []string{"=sandbox"}},
+	{path: "daemon/runs", allow: []string{"sandbox", "=isolation", "daemon/tenants", "daemon/store"}},
+	{path: "daemon/httpapi", allow: []string{"sandbox", "=isolation", "daemon/runs", "daemon/tenants", "daemon/store"}},
+	{path: "daemon/config", allow: []string{"=sandbox", "=isolation", "daemon/runs", "daemon/httpapi", "daemon/tenants", "daemon/store"}},
+	{path: "daemon/daemontest", allow: []string{"sandbox", "=isolation", "isolation/fake", "daemon"}},
+	{path: "daemon", allow: []string{"sandbox", "=isolation", "daemon"}},
 
-	{"internal/apiclient", []string{"=sandbox"}},
-	{"cmd/sandboxd", []string{"sandbox", "isolation", "images", "daemon", "internal/linux"}},
-	{"cmd/sandboxctl", []string{"=sandbox", "internal/apiclient"}},
+	{path: "internal/apiclient", allow: []string{"=sandbox"}},
+	{path: "cmd/sandboxd", allow: []string{"sandbox", "isolation", "images", "daemon", "internal/linux"}},
+	// Its tests may start a daemon over the fake engine within their process.
+	{path: "cmd/sandboxctl", allow: []string{"=sandbox", "internal/apiclient"}, tests: []string{"daemon"}},
 
 	// Tools and tests of the whole.
-	{"internal/archtest", nil},
-	{"internal/e2e", []string{"=sandbox", "=isolation", "internal/apiclient", "internal/testenv"}},
-	{"internal/gen", []string{"=sandbox", "=isolation", "daemon"}},
-	{"internal/vm", nil},
-	{"internal/tools", nil},
+	{path: "internal/archtest"},
+	{path: "internal/e2e", allow: []string{"=sandbox", "=isolation", "internal/apiclient", "internal/testenv"}},
+	{path: "internal/gen", allow: []string{"=sandbox", "=isolation", "daemon"}},
+	{path: "internal/vm"},
+	{path: "internal/tools"},
 }
 
 // testAlso is what every test file may import beside what its package may.

@@ -163,7 +163,7 @@ def go_test(package, how):
     if how == "reduced":
         argv.append("-test.short")
     return {"name": str(package), "dir": "/src/" + str(package), "argv": argv,
-            "env": ["SANDBOXD_LANE=vm", "SANDBOXD_TIME_SCALE=" + TIME_SCALE], "seconds": 150 if how == "reduced" else 660}
+            "env": ["SANDBOXD_LANE=vm", "SANDBOXD_SLOW=" + TIME_SCALE], "seconds": 150 if how == "reduced" else 660}
 
 
 def case_runs(root, how, case_file):
