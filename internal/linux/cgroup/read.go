@@ -50,7 +50,7 @@ func parseKey(data []byte, key string) (int64, error) {
 // parsePids reads one process id a line.
 func parsePids(data []byte) ([]int, error) {
 	var pids []int
-	for _, field := range strings.Fields(string(data)) {
+	for field := range strings.FieldsSeq(string(data)) {
 		pid, err := strconv.Atoi(field)
 		if err != nil {
 			return nil, fmt.Errorf("cgroup file: %w", err)

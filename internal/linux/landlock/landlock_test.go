@@ -50,7 +50,7 @@ func restricted(dir string) error {
 	var errs []error
 	want := func(what string, got, want error) {
 		if !errors.Is(got, want) {
-			errs = append(errs, fmt.Errorf("%s: %v, want %v", what, got, want))
+			errs = append(errs, fmt.Errorf("%s: %w, want %w", what, got, want))
 		}
 	}
 	_, err = os.ReadFile(filepath.Join(ro, "file"))

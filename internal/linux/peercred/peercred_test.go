@@ -110,7 +110,7 @@ func TestOf_RefusesOverflowUser(t *testing.T) {
 
 func TestOf_OwnPeerWithoutPrivileges(t *testing.T) {
 	l := listen(t)
-	dialled, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
+	dialled, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: l.Addr().String(), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}

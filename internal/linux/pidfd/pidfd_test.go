@@ -33,7 +33,7 @@ func start(t *testing.T, script string) (*File, int) {
 	}
 	t.Cleanup(func() {
 		if err := f.Signal(unix.SIGKILL); err == nil {
-			_ = f.Wait(context.Background())
+			_ = f.Wait(context.WithoutCancel(t.Context()))
 			_, _ = f.Reap()
 		}
 		if err := f.Close(); err != nil {
@@ -127,7 +127,7 @@ func TestClose_WakesWaiter(t *testing.T) {
 		t.Fatal(err)
 	}
 	woken := make(chan error, 1)
-	go func() { woken <- f.Wait(context.Background()) }()
+	go func() { woken <- f.Wait(t.Context()) }()
 	time.Sleep(20 * time.Millisecond)
 	if err := f.Close(); err != nil {
 		t.Fatal(err)

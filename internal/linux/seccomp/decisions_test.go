@@ -165,7 +165,7 @@ func socketRows(open bool) []decision {
 		row(allowed, "socket", 2, 1, 6), row(allowed, "socket", 10, 2, 17),
 		row(eproto, "socket", 2, 1, 262), row(eproto, "socket", 2, 1, 132), row(eproto, "socket", 2, 2, 1),
 		row(eproto, "socket", 10, 2, 136), row(eproto, "socket", 2, 1, 256))
-	for family := uint64(0); family < 50; family++ {
+	for family := range uint64(50) {
 		if family != 1 && family != 2 && family != 10 {
 			rows = append(rows, row(eafno, "socket", family, 1))
 		}

@@ -63,7 +63,7 @@ func expect(errs *[]error, want unix.Errno, name string, args ...uintptr) {
 	}
 	got, err := call(name, args...)
 	if err != nil || got != want {
-		*errs = append(*errs, fmt.Errorf("%s%v: %d (%w), want %d; %w", name, args, got, got, want, err))
+		*errs = append(*errs, fmt.Errorf("%s%v: %w, want %w; %w", name, args, got, want, err))
 	}
 }
 
