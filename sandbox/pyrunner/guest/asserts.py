@@ -163,7 +163,7 @@ class Recorder:
         self._operands = {}
         self._passed = set()
         self._failed = set()
-        self._raised = set()
+        self._raised = {}
         self._unsettled = {}
         self.failures = 0
         self.unreported = 0
@@ -202,29 +202,33 @@ class Recorder:
 
     def failed(self, event, *message):
         """The AssertionError to raise."""
-        if "source" in event:
+        text = ""
+        if message and "source" in event:
             with interpreter.RoomToRecurse():
-                event["message"] = (reprs.message(message[0], self._room) if message else "") or NO_MESSAGE
+                text = reprs.message(message[0], self._room)
+        event["message"] = text or NO_MESSAGE
         self._settle(event)
         error = AssertionError(*message)
-        self._raised.add(id(error))
+        self._raised[id(error)] = (text, event["line"])
         return error
 
     # Called between statements.
 
-    def is_counted(self, error):
-        """Whether error was raised by a site and so was reported already."""
-        return id(error) in self._raised
+    def message_of(self, error, line):
+        """The message of an error that came from the site at line and was
+        reported then; else None. An id alone can be that of a dead error."""
+        message, raised_at = self._raised.get(id(error), (None, 0))
+        return message if raised_at == line else None
 
     def foreign(self, site, line, message):
         """An AssertionError that no site raised left a statement: of the top
         level assert `site`, or of another statement at `line`."""
         event = self._event(site)
-        event["line"] = line if site is None else self._sites[site][0]
-        if "source" in event:
-            if site is None:
+        event["message"] = message or NO_MESSAGE
+        if site is None:
+            event["line"] = line
+            if "source" in event:
                 event["source"] = reprs.cut(self._source.line(line).strip(), self._repr_room)
-            event["message"] = message or NO_MESSAGE
         self._unsettled[id(event)] = event
         self._settle(event)
 
@@ -240,20 +244,15 @@ class Recorder:
             self._settle(event)
 
     def _event(self, site):
-        """A failure as far as it is known; without source when it is one more
-        than is reported in full."""
+        """A failure as far as it is known. One more than is reported in full
+        has no source."""
         self.failures += 1
         event = {"event": "failed", "site": site}
-        if site is None:
-            event["source"] = ""
-        else:
-            line, column, end_line, end_column = self._sites[site][:4]
-            event["line"] = line
-            if self.failures <= self._full_reports:
-                text = self._source.segment(line, column, end_line, end_column)
-                event["source"] = reprs.cut(text, self._repr_room)
-        if self.failures > self._full_reports:
-            event.pop("source", None)
+        if site is not None:
+            event["line"] = self._sites[site][0]
+        if self.failures <= self._full_reports:
+            text = "" if site is None else self._source.segment(*self._sites[site][:4])
+            event["source"] = reprs.cut(text, self._repr_room)
         return event
 
     def _settle(self, event):

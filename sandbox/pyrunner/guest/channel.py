@@ -48,29 +48,32 @@ class Channel:
 def _sender(fd, nonce):
     encode = _encoder()
     head = '{"nonce":' + encode(nonce) + ","
-    put, end_process, size, lock = write, _exit, len, RLock()
+    put, each, total, lock = write, map, sum, RLock()
+    end_process, exit_code, broken = _exit, EXIT_CHANNEL_BROKEN, OSError
     pending, draining = [], [False]
 
     def send(event):
         pairs = [encode(key) + ":" + encode(value) for key, value in event.items()]
         line = (head + ",".join(pairs) + "}\n").encode("ascii")
         with lock:
-            pending.append(line)
+            pending.append((line, []))
             if draining[0]:
                 return  # a signal handler inside the loop below: it will send this too
             draining[0] = True
             try:
                 while pending:
-                    sent = put(fd, pending[0])
-                    if sent < size(pending[0]):
-                        pending[0] = pending[0][sent:]
+                    line, written = pending[0]
+                    rest = line[total(written):]
+                    if rest:
+                        # Written and noted in one step, between which no signal
+                        # handler can raise: what it leaves is sent next time,
+                        # and no line is torn.
+                        written.extend(each(put, (fd,), (rest,)))
                     else:
                         del pending[0]
-            except OSError:
-                end_process(EXIT_CHANNEL_BROKEN)
+            except broken:
+                end_process(exit_code)
             finally:
-                # What a raising signal handler left is sent first next time,
-                # so a line is never torn.
                 draining[0] = False
 
     return send
@@ -99,7 +102,7 @@ def _encoder():
 def _receiver(fd):
     take, shut, end_process, scan = read, close, _exit, _scan_json
     size, number, smallest = len, int.from_bytes, min
-    broken, retry = OSError, EINTR
+    exit_code, broken, retry, limit = EXIT_CHANNEL_BROKEN, OSError, EINTR, TESTS_BYTES_MAX
 
     def read_exactly(count):
         chunks, missing = [], count
@@ -109,17 +112,17 @@ def _receiver(fd):
             except broken as error:
                 if error.errno == retry:
                     continue
-                end_process(EXIT_CHANNEL_BROKEN)
+                end_process(exit_code)
             if not chunk:
-                end_process(EXIT_CHANNEL_BROKEN)
+                end_process(exit_code)
             chunks.append(chunk)
             missing -= size(chunk)
         return b"".join(chunks)
 
     def receive_tests():
         length = number(read_exactly(4), "big")
-        if length > TESTS_BYTES_MAX:
-            end_process(EXIT_CHANNEL_BROKEN)
+        if length > limit:
+            end_process(exit_code)
         message, _ = scan(read_exactly(length).decode("utf-8"), 0)
         shut(fd)
         return message["tests"]

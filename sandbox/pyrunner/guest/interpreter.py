@@ -16,6 +16,9 @@ from sandboxd_guest.pristine import builtins_copy as __builtins__
 FLUSH_SECONDS_MAX = 1.0
 _SPARE_RECURSION = 400
 
+# Kept: freeing them in a forked child would copy the pages they lie on.
+_replaced = (sys.stdin, sys.stdout, sys.stderr, sys.modules["__main__"])
+
 
 class Streams:
     """Standard streams over descriptors 0 to 2. Both outputs write each line
@@ -25,9 +28,10 @@ class Streams:
     __slots__ = ("_outs",)
 
     def __init__(self):
-        sys.stdin = sys.__stdin__ = _reader(0)
-        out = sys.stdout = sys.__stdout__ = _writer(1, "<stdout>")
-        err = sys.stderr = sys.__stderr__ = _writer(2, "<stderr>")
+        reader, out, err = _ready or _standard_streams()
+        sys.stdin = sys.__stdin__ = reader
+        sys.stdout = sys.__stdout__ = out
+        sys.stderr = sys.__stderr__ = err
         self._outs = (out, err)
 
     def flush_errors(self):
@@ -59,20 +63,36 @@ class Streams:
             _exit(code)
 
 
-def _reader(fd):
+# An output is a pipe, whatever the descriptor is while an interpreter waits for
+# its run. bool and no function, which would lead from sys.stdout to us.
+_PipeEnd = type("FileIO", (FileIO,), {"__module__": "_io", "seekable": bool})
+
+
+def _standard_streams():
+    return _reader(0, "<stdin>"), _writer(1, "<stdout>"), _writer(2, "<stderr>")
+
+
+def _reader(fd, name):
     raw = FileIO(fd, "r", closefd=False)
-    raw.name = "<stdin>"
+    raw.name = name
     stream = TextIOWrapper(BufferedReader(raw), "utf-8", "surrogateescape")
     stream.mode = "r"
     return stream
 
 
 def _writer(fd, name):
-    raw = FileIO(fd, "w", closefd=False)
+    raw = _PipeEnd(fd, "w", closefd=False)
     raw.name = name
     stream = TextIOWrapper(BufferedWriter(raw), "utf-8", "backslashreplace", "\n", line_buffering=True)
     stream.mode = "w"
     return stream
+
+
+try:
+    # Ahead of the run: they name descriptors, and hold nothing of what is there.
+    _ready = _standard_streams()
+except OSError:
+    _ready = None  # an interpreter that waits without standard streams
 
 
 def _flush(stream):

@@ -9,10 +9,7 @@ name, and this module forgets the others before the first user code.
 import sys
 from os import _exit
 
-from sandboxd_guest import asserts, interpreter, reporting, reprs, scriptrun, testrun, tracebacks
 from sandboxd_guest.channel import EXIT_CHANNEL_BROKEN, Channel
-
-_MODULES = (asserts, interpreter, reporting, reprs, scriptrun, testrun, tracebacks)
 
 
 def run(plan, channel):
@@ -21,50 +18,63 @@ def run(plan, channel):
     Preconditions: descriptors 0 to 2 are the run's own, confinement holds, the
     working directory is the workspace. plan and channel are emptied: callers'
     frames may name them."""
-    outcomes = []
-    outcomes.append(_begin(dict(plan), channel, outcomes))
+    outcomes, end_process, code = [], _exit, EXIT_CHANNEL_BROKEN
+    outcomes.append(_begin(dict(plan), channel, outcomes, globals().pop("_harness")))
     plan.clear()
-    _forget_harness()
     try:
-        _drive(outcomes, exec, sys.gettrace, sys.settrace, sys.getprofile, sys.setprofile)
+        _drive(outcomes, exec, BaseException, sys.gettrace, sys.settrace, sys.getprofile, sys.setprofile)
     finally:
-        _exit(EXIT_CHANNEL_BROKEN)
+        end_process(code)
 
 
-def _begin(plan, channel, outcomes):
-    mode = scriptrun if plan["mode"] == "script" else testrun
+def _begin(plan, channel, outcomes, harness):
+    mode = harness["scriptrun" if plan["mode"] == "script" else "testrun"]
     send, receive_tests = channel.detach()
-    own = [globals()] + [vars(module) for module in _MODULES]
-    return mode.session(plan, send, receive_tests, outcomes, own)
+    own = [globals()] + [vars(module) for module in harness.values()]
+    return mode.session(plan, send, receive_tests, outcomes, own, harness)
 
 
-def _forget_harness():
-    """Takes away every path to the harness but the suspended generator."""
-    package = sys.modules.get("sandboxd_guest")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "sandboxd_guest"]:
-        del sys.modules[name]
-    if package is not None:
-        vars(package).clear()
-    for module in globals().pop("_MODULES"):
-        del globals()[module.__name__.rpartition(".")[2]]
-
-
-def _drive(outcomes, execute, gettrace, settrace, getprofile, setprofile):
+def _drive(outcomes, execute, anything, gettrace, settrace, getprofile, setprofile):
     trace = profile = None
     for code, space in outcomes.pop():
-        # The program's tracers must not be called for the session's frames.
-        if trace is not None:
-            settrace(trace)
-        if profile is not None:
-            setprofile(profile)
+        # All of it inside the try: a signal handler of the program can raise
+        # anywhere, and is to be reported as any other exception.
         try:
+            if trace is not None:
+                settrace(trace)
+            if profile is not None:
+                setprofile(profile)
             execute(code, space)
-        except BaseException as error:
-            outcomes.append(error)
-        else:
             outcomes.append(None)
-        trace, profile = gettrace(), getprofile()
-        if trace is not None:
-            settrace(None)
-        if profile is not None:
-            setprofile(None)
+        except anything as error:
+            outcomes.append(error)
+        try:
+            # The program's tracers must not be called for the session's frames.
+            trace, profile = gettrace(), getprofile()
+            if trace is not None:
+                settrace(None)
+            if profile is not None:
+                setprofile(None)
+        except anything as error:
+            outcomes.append(error)
+
+
+def _conceal():
+    """Imports the harness and takes it out of sys.modules and the package, now
+    and not in each run: in a forked child, every object touched is a page
+    copied. What stays is one name here, which run takes away."""
+    from sandboxd_guest import asserts, interpreter, pristine, reporting, reprs
+    from sandboxd_guest import scriptrun, sourcetext, testrun, textmodule, tracebacks
+
+    modules = (asserts, interpreter, pristine, reporting, reprs,
+               scriptrun, sourcetext, testrun, textmodule, tracebacks)
+    harness = {}
+    for module in modules:
+        package, _, name = module.__name__.partition(".")
+        del sys.modules[module.__name__]
+        delattr(sys.modules[package], name)
+        harness[name] = module
+    return harness
+
+
+_harness = _conceal()

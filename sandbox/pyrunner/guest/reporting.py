@@ -30,12 +30,12 @@ class Report:
 
     def fatal(self, error, phase):
         """Never returns: error ends the run."""
-        code = self.exception(error, phase)
-        self.print(error)
-        self.end(code)
+        event = self.exception(error, phase)
+        self.print(error, event["traceback"])
+        self.end(event.get("exit_code", 1))
 
     def exception(self, error, phase):
-        """Sends the event of an exception; returns the exit code."""
+        """Sends the event of an exception, and returns it."""
         with interpreter.RoomToRecurse():
             try:
                 event = self._describe(error, phase)
@@ -45,13 +45,13 @@ class Report:
                 event = self._describe(error, phase)
             if self.is_first_process():
                 self.send(event)
-            return event.get("exit_code", 1)
+            return event
 
     def _describe(self, error, phase):
         kind = type(error)
         event = {"event": "exception", "phase": phase, "type": reprs.type_name(kind)}
         event["message"] = self.formatter.message(error)
-        event["traceback"] = self.formatter.format(error)
+        event["traceback"] = self.formatter.format(error, event["message"])
         if issubclass(kind, SystemExit):
             event["exit_code"] = exit_code(error)
         if issubclass(kind, SyntaxError):
@@ -60,16 +60,22 @@ class Report:
                 event["syntax_line"] = line
         return event
 
-    def print(self, error):
+    def print(self, error, traceback):
         """To stderr, what Python would print if error left the program."""
         with interpreter.RoomToRecurse():
             self._streams.flush_errors()
-            if not issubclass(type(error), SystemExit):
-                self._streams.write_error(self.formatter.format(error))
-                return
-            value = _exit_value_of(error)
-            if value is not None and not issubclass(type(value), int):
-                self._streams.write_error(reprs.message(value, self.room) + "\n")
+            if issubclass(type(error), SystemExit):
+                value = _exit_value_of(error)
+                if value is None or issubclass(type(value), int):
+                    return
+                traceback = reprs.message(value, self.room) + "\n"
+            self._streams.write_error(traceback)
+
+    def print_failure(self, error, message):
+        """An assertion that ended its statement; its message is known."""
+        with interpreter.RoomToRecurse():
+            traceback = self.formatter.format(error, message)
+        self.print(error, traceback)
 
     def is_first_process(self):
         """False in a child that user code forked and that came back to us."""
@@ -85,6 +91,17 @@ class Report:
         if self.formatter.user_lines(error):
             self.fatal(error, phase)
         self.end(EXIT_CHANNEL_BROKEN)
+
+
+def outcome_of(outcomes):
+    """What came out of the last code driven: None, or the exception. The
+    driver always leaves something; if not, user code has reached in."""
+    taken = outcomes[:]
+    outcomes.clear()
+    if not taken:
+        raise LookupError("no outcome")
+    errors = [error for error in taken if error is not None]
+    return errors[-1] if errors else None
 
 
 def exit_code(error):

@@ -23,9 +23,10 @@ for _name in __future__.all_feature_names:
 _NO_WARNINGS = ("ignore", None, Warning, None, 0)
 
 
-def session(plan, send, receive_tests, outcomes, own):
-    """outcomes: the list to which the driver adds, after each execution, None
-    or the exception that came out."""
+def session(plan, send, receive_tests, outcomes, own, harness):
+    """outcomes: the list to which the driver adds, after each step, None or the
+    exception that came out; own: the module dictionaries of the harness;
+    harness: its modules, kept alive because freeing them would cost time."""
     report = reporting.Report(plan, send, interpreter.prepare(plan, TESTS), (SOLUTION, TESTS), own)
     tests = _Tests(plan, report)
     solution, main = _modules(plan, report)
@@ -34,7 +35,7 @@ def session(plan, send, receive_tests, outcomes, own):
         code = _compile_solution(plan["solution"], report)
         interpreter.hide()
         yield code, solution
-        error = outcomes.pop()
+        error = reporting.outcome_of(outcomes)
         if error is not None:
             report.fatal(error, phase)
         _export(solution, main)
@@ -43,7 +44,7 @@ def session(plan, send, receive_tests, outcomes, own):
         tests.load(receive_tests())
         while tests.pending:
             yield tests.next(), main
-            tests.judge(outcomes.pop())
+            tests.judge(reporting.outcome_of(outcomes))
         tests.done()
     except BaseException as error:
         report.failed_itself(error, phase)
@@ -136,17 +137,18 @@ class _Tests:
             self.pending.clear()
 
     def _count(self, error):
-        lines = [(line, name) for file, line, name in self._report.formatter.user_lines(error)[-1:] if file == TESTS]
-        if not (lines and self._recorder.is_counted(error)):
+        """An AssertionError left the statement."""
+        formatter = self._report.formatter
+        places = formatter.user_lines(error)
+        file, line, _ = places[-1] if places else ("", 0, "")
+        message = self._recorder.message_of(error, line) if file == TESTS else None
+        if message is None:
             with interpreter.RoomToRecurse():
-                message = self._report.formatter.message(error)
-            self._recorder.foreign(self._site, self._foreign_line(error), message)
+                message = formatter.message(error)
+            lines = [line for file, line, _ in places if file == TESTS]
+            self._recorder.foreign(self._site, lines[-1] if lines else self._line, message)
         if self._recorder.failures <= self._failures_max:
-            self._report.print(error)
-
-    def _foreign_line(self, error):
-        lines = [line for file, line, _ in self._report.formatter.user_lines(error) if file == TESTS]
-        return lines[-1] if lines else self._line
+            self._report.print_failure(error, message)
 
     def done(self):
         if self._report.is_first_process():

@@ -68,17 +68,18 @@ class Formatter:
         name = _syntax["filename"](error)
         return line if type(line) is int and type(name) is str and name in self._held else None
 
-    def format(self, error):
-        """The whole text, chained exceptions first, ending in a newline."""
-        text = "".join(self._chain(error, {}))
+    def format(self, error, message=None):
+        """The whole text, chained exceptions first, ending in a newline.
+        message: error's own, where it is known; asking twice could show."""
+        text = "".join(self._chain(error, message, {}))
         if len(text) <= self._room:
             return text
         head = self._room // 4  # the end says most
         mark = "\n… [cut, %d characters in all]\n" % len(text)
         return text[:head] + mark + text[head - self._room :]
 
-    def _chain(self, error, libraries):
-        links, seen = [], set()
+    def _chain(self, error, message, libraries):
+        last, links, seen = error, [], set()
         link = ""
         while error is not None and id(error) not in seen and len(seen) < _CHAIN_MAX:
             seen.add(id(error))
@@ -91,20 +92,21 @@ class Formatter:
                 break
         parts = []
         for error, link in reversed(links):
-            parts.extend(self._one(error, libraries))
+            known = message if error is last else None
+            parts.extend(self._one(error, known, libraries))
             parts.append(link)
         return parts
 
-    def _one(self, error, libraries):
+    def _one(self, error, message, libraries):
         entries = self.user_lines(error)
         parts = [_HEAD] + self._stack(entries, libraries) if entries else []
         kind = type(error)
         name = reprs.qualified_name(kind)
         if issubclass(kind, SyntaxError):
             parts.extend(self._syntax_block(error, libraries))
-            message = _syntax["msg"](error)
-            message = message if type(message) is str else self.message(error)
-        else:
+            said = _syntax["msg"](error)
+            message = said if type(said) is str else message
+        if message is None:
             message = self.message(error)
         parts.append("%s: %s\n" % (name, message) if message else name + "\n")
         parts.extend(_notes(error))
@@ -167,7 +169,7 @@ class Formatter:
         parts = []
         for number, member in enumerate(members[:_GROUP_MAX], 1):
             parts.append("  +---------------- %d ----------------\n" % number)
-            text = "".join(self._one(member, {}))
+            text = "".join(self._one(member, None, {}))
             parts.extend("  | %s\n" % line for line in text.splitlines())
         if len(members) > _GROUP_MAX:
             parts.append("  | … [cut, %d exceptions in all]\n" % len(members))
