@@ -69,14 +69,16 @@ func open(name string, t tree, dirs []string, l Limits) (g *Group, err error) {
 }
 
 // openPeak opens the peak for resetting where the kernel allows that: always on
-// v1, on v2 from Linux 6.12 and then for this descriptor alone.
+// v1, on v2 from Linux 6.12 and then for this descriptor alone. Older kernels open
+// the file for writing and refuse the write, so one is tried.
 func (g *Group) openPeak() error {
 	if !exists(g.files.peak) { // v2 before Linux 5.19
 		return nil
 	}
 	var err error
 	if g.peak, err = os.OpenFile(g.files.peak, os.O_RDWR, 0); err == nil {
-		g.peakCanBeReset = true
+		_, err = g.peak.WriteAt([]byte("0"), 0)
+		g.peakCanBeReset = err == nil
 		return nil
 	}
 	g.peak, err = os.Open(g.files.peak)
