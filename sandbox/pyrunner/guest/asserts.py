@@ -15,6 +15,8 @@ becomes, @ being the recorder,
         @.passed(SITE)
     else:
         raise @.failed(@.failing(SITE), MESSAGE)
+
+and without failing() where the message is missing or a constant.
 """
 
 from ast import (
@@ -36,6 +38,7 @@ _OPERATORS = {
 }
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _NOTHING = object()
+_LOAD = Load()
 
 
 class Instrumented:
@@ -79,54 +82,54 @@ def instrument(body):
 
 def _rewrite(node, result):
     site, test = len(result.sites), node.test
+    where = _place(node)
+    # One node for all uses: a syntax tree may share them, and making nodes is
+    # what instrumenting costs.
+    recorder = Constant(value=result.mark, **where)
     operators, constant = (), _NOTHING
     if type(test) is Compare:
         operators = tuple(_OPERATORS[type(operator)] for operator in test.ops)
-        constant = _record_operands(test, result.mark)
+        constant = _record_operands(test, recorder)
     result.sites.append((node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, operators, constant))
-    where = {
+    number = Constant(value=site, **where)
+    failed = [number]
+    if node.msg is not None:
+        if type(node.msg) is not Constant:
+            failed = [_call(recorder, "failing", failed, where)]
+        failed.append(node.msg)
+    return If(
+        test=test,
+        body=[Expr(value=_call(recorder, "passed", [number], where), **where)],
+        orelse=[Raise(exc=_call(recorder, "failed", failed, where), cause=None, **where)],
+        **where)
+
+
+def _place(node):
+    return {
         "lineno": node.lineno, "col_offset": node.col_offset,
         "end_lineno": node.end_lineno, "end_col_offset": node.end_col_offset,
     }
-    number = Constant(value=site, **where)
-    passed = _call(result.mark, "passed", [number], where)
-    failed = [_call(result.mark, "failing", [number], where)]
-    if node.msg is not None:
-        failed.append(node.msg)
-    failed = _call(result.mark, "failed", failed, where)
-    return If(
-        test=test, body=[Expr(value=passed, **where)],
-        orelse=[Raise(exc=failed, cause=None, **where)], **where)
 
 
-def _call(mark, method, arguments, where):
-    holder = Constant(value=mark, **where)
-    function = Attribute(value=holder, attr=method, ctx=Load(), **where)
+def _call(recorder, method, arguments, where):
+    function = Attribute(value=recorder, attr=method, ctx=_LOAD, **where)
     return Call(func=function, args=arguments, keywords=[], **where)
 
 
-def _record_operands(test, mark):
+def _record_operands(test, recorder):
     """Leads the operands through the recorder. A constant side of a plain
     comparison is known already: returns (is it the left one, its value)."""
-    if len(test.ops) == 1:
-        if type(test.comparators[0]) is Constant:
-            test.left = _recorded(mark, "first", test.left)
-            return False, test.comparators[0].value
+    operands = test.comparators
+    if len(operands) == 1:
+        if type(operands[0]) is Constant:
+            test.left = _call(recorder, "first", [test.left], _place(test.left))
+            return False, operands[0].value
         if type(test.left) is Constant:
-            test.comparators[0] = _recorded(mark, "first", test.comparators[0])
+            operands[0] = _call(recorder, "first", operands[:], _place(operands[0]))
             return True, test.left.value
-    test.left = _recorded(mark, "first", test.left)
-    for index, operand in enumerate(test.comparators):
-        test.comparators[index] = _recorded(mark, "then", operand)
+    test.left = _call(recorder, "first", [test.left], _place(test.left))
+    operands[:] = [_call(recorder, "then", [operand], _place(operand)) for operand in operands]
     return _NOTHING
-
-
-def _recorded(mark, method, operand):
-    where = {
-        "lineno": operand.lineno, "col_offset": operand.col_offset,
-        "end_lineno": operand.end_lineno, "end_col_offset": operand.end_col_offset,
-    }
-    return _call(mark, method, [operand], where)
 
 
 def inject(code, mark, recorder):
@@ -192,16 +195,11 @@ class Recorder:
     def failing(self, site):
         """The site's test was false; its message is not evaluated yet, and may
         raise something else than AssertionError."""
-        operands = self._operands.pop(id(_getframe(1)), ())
-        event = self._event(site)
-        if "source" in event:
-            with interpreter.RoomToRecurse():
-                self._compare(event, self._sites[site], operands)
-        self._unsettled[id(event)] = event
-        return event
+        return self._begin(site, id(_getframe(1)))
 
-    def failed(self, event, *message):
-        """The AssertionError to raise."""
+    def failed(self, begun, *message):
+        """The AssertionError to raise. begun: what failing() gave, or the site."""
+        event = self._begin(begun, id(_getframe(1))) if type(begun) is int else begun
         text = ""
         if message and "source" in event:
             with interpreter.RoomToRecurse():
@@ -211,6 +209,15 @@ class Recorder:
         error = AssertionError(*message)
         self._raised[id(error)] = (text, event["line"])
         return error
+
+    def _begin(self, site, frame):
+        operands = self._operands.pop(frame, ())
+        event = self._event(site)
+        if "source" in event:
+            with interpreter.RoomToRecurse():
+                self._compare(event, self._sites[site], operands)
+        self._unsettled[id(event)] = event
+        return event
 
     # Called between statements.
 

@@ -15,6 +15,7 @@ from sandboxd_guest.pristine import builtins_copy as __builtins__
 
 FLUSH_SECONDS_MAX = 1.0
 _SPARE_RECURSION = 400
+_RECURSION_MAX = 2**31 - 1
 
 # Kept: freeing them in a forked child would copy the pages they lie on.
 _replaced = (sys.stdin, sys.stdout, sys.stderr, sys.modules["__main__"])
@@ -136,15 +137,16 @@ class RoomToRecurse:
     """User code can stand at the recursion limit when its assertion fails, or
     have set a limit too low for the report."""
 
-    __slots__ = ("_limit",)
+    __slots__ = ("_before", "_raised")
 
     def __enter__(self):
-        self._limit = getrecursionlimit()
-        setrecursionlimit(self._limit + _SPARE_RECURSION)
+        self._before = getrecursionlimit()
+        self._raised = min(self._before + _SPARE_RECURSION, _RECURSION_MAX)
+        setrecursionlimit(self._raised)
 
     def __exit__(self, *_):
-        if getrecursionlimit() == self._limit + _SPARE_RECURSION:
+        if getrecursionlimit() == self._raised:
             try:
-                setrecursionlimit(self._limit)
+                setrecursionlimit(self._before)
             except RecursionError:
                 pass  # lower than where we stand

@@ -8,6 +8,7 @@ the process only after the solution was loaded.
 import __future__
 import warnings
 from ast import PyCF_ONLY_AST, Assert, Constant, Expr, Module
+from gc import disable as gc_disable, enable as gc_enable, isenabled as gc_is_enabled
 
 from sandboxd_guest import asserts, interpreter, reporting, textmodule
 from sandboxd_guest.pristine import builtins_copy as __builtins__
@@ -91,11 +92,16 @@ class _Tests:
     def load(self, text):
         text = without_mark(text)
         self._source.fill(text)
+        collecting = gc_is_enabled()
+        gc_disable()  # a syntax tree is many objects and no garbage
         try:
             flags = compile(text, TESTS, "exec", dont_inherit=True, optimize=0).co_flags & _FUTURE_FLAGS
             body, instrumented = self._split(text, flags)
         except BaseException as error:
             self._report.fatal(error, "tests")
+        finally:
+            if collecting:
+                gc_enable()
         self._recorder.expect(instrumented.sites)
         self._report.send({"event": "sites", "top": instrumented.top, "all": len(instrumented.sites)})
         body.reverse()
@@ -119,7 +125,7 @@ class _Tests:
                 site += asserted[index]
             return body, instrumented
         finally:
-            filters.remove(_NO_WARNINGS)
+            filters[:] = [item for item in filters if item is not _NO_WARNINGS]
 
     def next(self):
         code, self._site, self._line = self.pending.pop()

@@ -128,7 +128,7 @@ def _child(plan, pipes, before):
 
 def _relay(pipes, tests, deadline):
     """Reads until every writer is gone; hands the tests over on `loaded`."""
-    took = {name: b"" for name in ("out", "err", "report")}
+    took = {name: bytearray() for name in ("out", "err", "report")}
     names = {pipes[name][0]: name for name in took}
     tests_fd = pipes["tests"][1]
     text = json.dumps({"tests": tests}).encode("ascii")
@@ -148,11 +148,9 @@ def _relay(pipes, tests, deadline):
                     text = b""
             for fd in ready:
                 data = os.read(fd, 1 << 16)
+                took[names[fd]] += data
                 if not data:
                     del names[fd]
-                took_name = names.get(fd)
-                if took_name:
-                    took[took_name] += data
             loaded = loaded or b'"event":"loaded"' in took["report"]
     finally:
         os.close(tests_fd)

@@ -51,7 +51,7 @@ class SameAsPythonTest(unittest.TestCase):
         "no message": "raise ValueError\n",
         "own class": "class E(Exception):\n    pass\nraise E('x\\ny')\n",
         "through a library": "import json\njson.loads('{')\n",
-        "lambda": "(lambda:\n  1 / 0)()\n",
+        "lambda": "(lambda: 1 / 0)()\n",
         "recursion": "def f(n):\n    return f(n - 1) if n else 1 / 0\nf(20)\n",
         "short recursion": "def f(n):\n    return f(n - 1) if n else 1 / 0\nf(3)\n",
         "one repeat": "def f(n):\n    return f(n - 1)if n else g()\ndef g():\n    raise ValueError\nf(3)\n",
