@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"time"
 
 	"github.com/containerd/cgroups/v3"
 	"golang.org/x/sys/unix"
@@ -122,7 +123,7 @@ func (m *Manager) Create(name string, l Limits) (g *Group, err error) {
 		if err := makeDir(dir); err != nil {
 			return nil, err
 		}
-		undo.Add("remove "+dir, func() error { return removeDir(context.Background(), dir) })
+		undo.Add("remove "+dir, func() error { return removeFresh(dir) })
 	}
 	if err := m.tree.apply(name, l); err != nil {
 		return nil, err
@@ -137,6 +138,15 @@ func makeDir(dir string) error {
 		return err
 	}
 	return os.Mkdir(dir, 0o755)
+}
+
+// undoTimeout bounds the removal of a group that nobody has joined yet.
+const undoTimeout = 2 * time.Second
+
+func removeFresh(dir string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	defer cancel()
+	return removeDir(ctx, dir)
 }
 
 // Close removes the daemon's own directories. Groups still in them are an error.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Reap kills and removes every group below the parent, in every hierarchy. It is
@@ -20,7 +21,8 @@ func (m *Manager) Reap(ctx context.Context) error {
 		return fmt.Errorf("reap cgroups: %w", err)
 	}
 	var errs []error
-	for _, parent := range parents {
+	// The pids hierarchy sorts last and comes first: killing there stops forks.
+	for _, parent := range slices.Backward(parents) {
 		groups, err := below(parent)
 		errs = append(errs, err)
 		for _, dir := range groups {
