@@ -113,7 +113,7 @@ func (c Confine) landlock() *pyrunner.Landlock {
 	}
 	set := landlock.For(c.Landlock, c.ReadOnly, c.ReadWrite)
 	out := &pyrunner.Landlock{
-		ABI: set.ABI, HandledFS: set.HandledFS, HandledNet: set.HandledNet, Scoped: set.Scoped,
+		ABI: set.ABI, HandledFS: set.HandledFS, HandledNet: set.HandledNet, Scoped: set.Scoped, FileMask: set.FileMask,
 	}
 	for _, r := range set.Rules {
 		out.Rules = append(out.Rules, pyrunner.LandlockRule{Path: r.Path, Access: r.Access})

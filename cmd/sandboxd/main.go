@@ -12,9 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sandboxd/sandboxd/daemon/config"
+	"github.com/sandboxd/sandboxd/isolation/native"
 )
 
 func main() {
+	if os.Args[0] == native.ContainerName { // the daemon started itself as a container
+		fmt.Fprintln(os.Stderr, native.EnterContainer())
+		os.Exit(1)
+	}
 	ctx, stop := terminated(context.Background())
 	err := newRoot().ExecuteContext(ctx)
 	stop()

@@ -34,6 +34,7 @@ type Landlock struct {
 	HandledFS  uint64         `json:"handled_fs"`
 	HandledNet uint64         `json:"handled_net"`
 	Scoped     uint64         `json:"scoped"`
+	FileMask   uint64         `json:"file_mask"` // rights that make sense for what is no directory
 	Rules      []LandlockRule `json:"rules"`
 }
 

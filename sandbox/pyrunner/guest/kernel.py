@@ -50,9 +50,6 @@ SECCOMP_MODE_FILTER = 2
 _CAP_VERSION_3 = 0x20080522
 # linux/landlock.h
 _LANDLOCK_RULE_PATH_BENEATH = 1
-# execute, write, read, truncate, ioctl: the rights that make sense for a file;
-# a rule for one with others is refused with EINVAL.
-_LANDLOCK_FILE_RIGHTS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
 
 
 class StepError(Exception):
@@ -222,7 +219,7 @@ def restrict_paths(ruleset):
             try:
                 access = rule["access"]
                 if not stat.S_ISDIR(os.fstat(parent).st_mode):
-                    access &= _LANDLOCK_FILE_RIGHTS
+                    access &= ruleset["file_mask"]  # others are refused with EINVAL
                 beneath = _PathBeneath(access, parent)
                 syscall("landlock_add_rule", ctypes.c_int(rules), ctypes.c_int(_LANDLOCK_RULE_PATH_BENEATH),
                         ctypes.byref(beneath), ctypes.c_uint32(0))
