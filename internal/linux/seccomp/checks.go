@@ -152,7 +152,7 @@ func checkFcntl() block { return oneOf(block{arg(1)}, []uint32{1026}, deny(), al
 
 // Harmless options of prctl(2).
 var prctlAllowed = []uint32{
-	1, 2, // PR_SET_PDEATHSIG, PR_GET_PDEATHSIG
+	2,      // PR_GET_PDEATHSIG; setting it is not allowed: engines without a pid namespace end programs by it
 	3,      // PR_GET_DUMPABLE
 	7,      // PR_GET_KEEPCAPS
 	15, 16, // PR_SET_NAME, PR_GET_NAME

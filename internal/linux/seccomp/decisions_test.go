@@ -107,8 +107,8 @@ func commonRows() []decision {
 		row(allowed, "ioctl", 1, 0x541b), row(allowed, "ioctl", 1, 0x5451),
 		row(enotty, "ioctl", 1, 0), row(enotty, "ioctl", 1, 0x8933), // SIOCGIFINDEX
 		row(allowed, "prctl", 15), row(allowed, "prctl", 16), row(allowed, "prctl", 38), row(allowed, "prctl", 39),
-		row(allowed, "prctl", 3), row(allowed, "prctl", 1), row(allowed, "prctl", 23), row(allowed, "prctl", 0x53564d41),
-		row(eperm, "prctl", 4), row(eperm, "prctl", 4|high), row(eperm, "prctl", 22), // SET_DUMPABLE, SET_SECCOMP
+		row(allowed, "prctl", 3), row(allowed, "prctl", 23), row(allowed, "prctl", 0x53564d41),
+		row(eperm, "prctl", 1), row(eperm, "prctl", 4), row(eperm, "prctl", 4|high), row(eperm, "prctl", 22), // SET_PDEATHSIG, SET_DUMPABLE, SET_SECCOMP
 		row(eperm, "prctl", 35), row(eperm, "prctl", 0x59616d61), // SET_MM, SET_PTRACER
 		row(eperm, "prctl", 24), row(eperm, "prctl", 28), row(eperm, "prctl", 36), row(eperm, "prctl", 47),
 		row(eperm, "prctl", 53), row(eperm, "prctl", 57),
