@@ -88,8 +88,10 @@ func (p Posture) Layers(own map[string]string) []sandbox.LayerReport {
 		{sandbox.LayerProcessGroup, p.SIDIsOwn, "session of another process"},
 		{sandbox.LayerCleanEnv, p.cleanEnv(), "variables " + strings.Join(p.variables(), " ")},
 		{sandbox.LayerScratch, slices.Contains(p.Writable, p.Cwd), "working directory " + p.Cwd + " is not writable"},
-		{sandbox.LayerRlimits, p.Rlimits["RLIMIT_CORE"] == [2]int64{0, 0} && p.Rlimits["RLIMIT_NOFILE"][1] > 0 && p.Rlimits["RLIMIT_CPU"][1] > 0,
-			fmt.Sprintf("core %v, cpu %v", p.Rlimits["RLIMIT_CORE"], p.Rlimits["RLIMIT_CPU"])},
+		{
+			sandbox.LayerRlimits, p.Rlimits["RLIMIT_CORE"] == [2]int64{0, 0} && p.Rlimits["RLIMIT_NOFILE"][1] > 0 && p.Rlimits["RLIMIT_CPU"][1] > 0,
+			fmt.Sprintf("core %v, cpu %v", p.Rlimits["RLIMIT_CORE"], p.Rlimits["RLIMIT_CPU"]),
+		},
 		{sandbox.LayerNoNewPrivs, p.Status["NoNewPrivs"] == "1", "NoNewPrivs " + p.Status["NoNewPrivs"]},
 		{sandbox.LayerNotDumpable, p.Dumpable == 0, "dumpable " + strconv.Itoa(p.Dumpable)},
 		{sandbox.LayerSeccomp, p.Status["Seccomp"] == "2" && p.Attempts["chroot"] == "Operation not permitted", "mode " + p.Status["Seccomp"]},

@@ -104,8 +104,7 @@ func decode(section map[string]any, into any) error {
 	d := toml.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	err = d.Decode(into)
-	var unknown *toml.StrictMissingError
-	if errors.As(err, &unknown) {
+	if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok {
 		return fmt.Errorf("unknown key %v", unknown.Errors[0].Key())
 	}
 	return err

@@ -49,7 +49,7 @@ func eachRange(path string, idField, countField int, f func(owner string, from, 
 	if err != nil {
 		return err
 	}
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close()
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		fields := strings.Split(lines.Text(), ":")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -155,7 +156,7 @@ func (e *Engine) ready(ctx context.Context) (*zygote, error) {
 		return e.zygote, nil
 	}
 	if old := e.zygote; old != nil {
-		e.cfg.Log.Warn("zygote ended; starting another", "engine", Name, "err", old.goneError())
+		e.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "zygote ended; starting another", slog.String("engine", Name), slog.Any("err", old.goneError()))
 		if err := e.bury(old); err != nil {
 			return nil, err
 		}

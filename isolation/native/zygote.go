@@ -255,7 +255,7 @@ func newTail(r *os.File) *tail {
 	t := &tail{done: make(chan struct{})}
 	go func() {
 		defer close(t.done)
-		defer r.Close() //nolint:errcheck // only read
+		defer r.Close()
 		_, _ = io.Copy(t, r)
 	}()
 	return t

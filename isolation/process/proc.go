@@ -26,7 +26,7 @@ func children(pid int) []int {
 
 func numbers(text string) []int {
 	var out []int
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		if n, err := strconv.Atoi(word); err == nil {
 			out = append(out, n)
 		}
@@ -95,7 +95,7 @@ func kill(pid int, owned func(uid uint32) bool) {
 	if err != nil {
 		return
 	}
-	defer p.Close() //nolint:errcheck // a descriptor that is only signaled through
+	defer p.Close()
 	if uid, alive := owner(pid); alive && owned(uid) {
 		_ = p.Kill()
 	}
@@ -106,7 +106,7 @@ func allProcesses() []int {
 	if err != nil {
 		return nil
 	}
-	defer d.Close() //nolint:errcheck // only read
+	defer d.Close()
 	names, _ := d.Readdirnames(-1)
 	return numbers(strings.Join(names, " "))
 }

@@ -30,8 +30,7 @@ type Conversation struct {
 	// OnStart, when set before Run, is called once when untrusted code begins.
 	OnStart func()
 
-	mu    sync.Mutex // guards writes to stream
-	ended bool
+	mu sync.Mutex // guards writes to stream
 }
 
 // NewConversation prepares the run of req over a stream whose hello has been

@@ -57,7 +57,7 @@ func unixConn(f *os.File) (*net.UnixConn, error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("use socket: %w", err)
 	}
-	return conn.(*net.UnixConn), nil
+	return conn.(*net.UnixConn), nil //nolint:forcetypeassert,errcheck // a Unix socket by its making
 }
 
 // FromFile makes a Conn of the end that a process was given; f is closed.
