@@ -36,6 +36,7 @@ func Run(t *testing.T, e isolation.Engine, o Options) {
 	t.Run("RefusesMissingLayer", s.refusesMissingLayer)
 	t.Run("KillEndsEverything", s.killEndsEverything)
 	t.Run("Concurrent", s.concurrent)
+	t.Run("TestsStayHidden", s.testsStayHidden)
 	t.Run("Posture", s.posture)
 	t.Run("Hostile", s.hostile)
 }

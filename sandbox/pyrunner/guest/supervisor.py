@@ -167,12 +167,16 @@ def _run_program(plan, config, fds):
         os._exit(70)
     # Its closing tells the supervisor that all steps are done.
     os.close(confine.STATUS_FD)
-    program.run({
+    own = {
         "mode": plan["mode"], "solution": plan["solution"], "program": plan["program"],
         "args": plan["args"], "fail_fast": plan["fail_fast"],
         "workspace": config["workspace"], "site_packages": config["site_packages"],
         "thread_stack_bytes": config["thread_stack_bytes"],
-    }, channel)
+    }
+    # Untrusted code can walk down to the frames of its callers and read what
+    # they hold. The plan has the tests in it, and this frame is one of them.
+    plan.clear()
+    program.run(own, channel)
 
 
 def _fork_program(plan, config):
