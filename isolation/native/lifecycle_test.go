@@ -1,0 +1,133 @@
+package native_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sandboxd/sandboxd/isolation"
+	"github.com/sandboxd/sandboxd/isolation/native"
+	"github.com/sandboxd/sandboxd/sandbox"
+	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
+)
+
+func runOnce(ctx context.Context, e *native.Engine, id, text string) (pyrunner.Ending, error) {
+	limits := sandbox.DefaultLimits()
+	sb, err := e.Create(ctx, isolation.Plan{ID: id, Image: "host", Limits: limits})
+	if err != nil {
+		return pyrunner.Ending{}, err
+	}
+	req := pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, limits)
+	end, err := pyrunner.NewConversation(sb.Stream(), req).Run()
+	return end, errors.Join(err, sb.Destroy(context.WithoutCancel(ctx)))
+}
+
+// leftovers counts what the engine could leave: its cgroups, the daemon's
+// descriptors and mounts, and processes below the zygote.
+func leftovers(t *testing.T) map[string]int {
+	t.Helper()
+	count := map[string]int{}
+	groups := 0
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.Contains(path, fmt.Sprintf("/sandboxd-test-%d/run-", os.Getpid())) {
+			groups++
+		}
+		return nil
+	})
+	count["cgroups"] = groups
+	for name, path := range map[string]string{"descriptors": "/proc/self/fd", "processes": "/proc"} {
+		entries, err := os.ReadDir(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if name == "descriptors" || isOurs(e.Name()) {
+				count[name]++
+			}
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count["mounts"] = strings.Count(string(mounts), "\n")
+	return count
+}
+
+// isOurs: the process has one of the test engine's host ids.
+func isOurs(pid string) bool {
+	status, err := os.ReadFile("/proc/" + pid + "/status")
+	return err == nil && strings.Contains(string(status), "\nUid:\t19000")
+}
+
+func TestEngine_LeavesNothing(t *testing.T) {
+	e := newEngine(t)
+	if _, err := runOnce(t.Context(), e, "warm", "pass"); err != nil {
+		t.Fatal(err)
+	}
+	before := leftovers(t)
+	for i := range 20 {
+		text := []string{"pass", "import os; os.abort()", "import os; os._exit(3)", "while True: print('x' * 4000)"}[i%4]
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		sb, err := e.Create(ctx, isolation.Plan{ID: fmt.Sprintf("leave-%d", i), Image: "host", Limits: sandbox.DefaultLimits()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			req := pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, sandbox.DefaultLimits())
+			_, _ = pyrunner.NewConversation(sb.Stream(), req).Run()
+		}()
+		if i%4 == 3 {
+			time.Sleep(20 * time.Millisecond) // destroyed in the middle
+		} else {
+			<-done
+		}
+		if err := sb.Destroy(ctx); err != nil {
+			t.Error(err)
+		}
+		<-done
+		cancel()
+	}
+	after := leftovers(t)
+	for what, n := range before {
+		if after[what] != n {
+			t.Errorf("%s: %d before, %d after", what, n, after[what])
+		}
+	}
+}
+
+func TestEngine_HealsAfterItsZygoteEnded(t *testing.T) {
+	e := newEngine(t)
+	if _, err := runOnce(t.Context(), e, "one", "pass"); err != nil {
+		t.Fatal(err)
+	}
+	old := e.ZygotePID()
+	e.KillZygote()
+	end, err := runOnce(t.Context(), e, "two", "print('again')")
+	if sandbox.KindOf(err) == sandbox.KindUnavailable { // noticed only by the order that failed
+		end, err = runOnce(t.Context(), e, "three", "print('again')")
+	}
+	if err != nil || string(end.Stdout.Head) != "again\n" {
+		t.Fatalf("stdout %q, %v", end.Stdout.Head, err)
+	}
+	if e.ZygotePID() == old {
+		t.Error("the zygote is the old one")
+	}
+}
+
+func TestEngine_RefusesWhenClosed(t *testing.T) {
+	e := newEngine(t)
+	if err := e.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := runOnce(t.Context(), e, "late", "pass"); sandbox.KindOf(err) != sandbox.KindUnavailable {
+		t.Errorf("got %v", err)
+	}
+}

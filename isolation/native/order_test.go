@@ -1,0 +1,45 @@
+package native
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sandboxd/sandboxd/isolation"
+	"github.com/sandboxd/sandboxd/sandbox"
+	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
+)
+
+func TestNewOrder_CarriesTheSpec(t *testing.T) {
+	l := sandbox.DefaultLimits()
+	spec := isolation.Spec(isolation.Plan{ID: "x", Limits: l}, isolation.Host{RootPath: "/", FirstID: 1_000_400})
+	o, err := newOrder(spec, 400, pyrunner.Confinement{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Seen from the zygote's own user namespace, which starts at the engine's
+	// base.
+	if want := "0 400 1\n1000 401 1\n1001 402 1\n"; o.UIDMap != want || o.GIDMap != want {
+		t.Errorf("maps %q %q", o.UIDMap, o.GIDMap)
+	}
+	want := []mountCall{
+		{"proc", "/proc", "proc", 2 | 4 | 8, "subset=pid,hidepid=2"},
+		{"tmpfs", "/tmp", "tmpfs", 2 | 4 | 8, "mode=1777,size=16777216,nr_inodes=4096"},
+		{"tmpfs", "/dev/shm", "tmpfs", 2 | 4 | 8, "mode=1777,size=16777216,nr_inodes=4096"},
+		{"tmpfs", "/workspace", "tmpfs", 2 | 4 | 8, "mode=0755,uid=1000,gid=1000,size=16777216,nr_inodes=4096"},
+	}
+	if diff := cmp.Diff(want, o.Mounts); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]int{2, 5, 6, 7}, o.Capabilities); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNewOrder_RefusesUnknownCapability(t *testing.T) {
+	spec := isolation.Spec(isolation.Plan{}, isolation.Host{})
+	spec.Process.Capabilities.Permitted = []string{"CAP_SYS_ADMIN"}
+	if _, err := newOrder(spec, 0, pyrunner.Confinement{}); err == nil {
+		t.Error("a capability that the engine does not know was dropped silently")
+	}
+}
