@@ -1,5 +1,18 @@
 package native
 
+import "github.com/sandboxd/sandboxd/sandbox"
+
+// PretendMissing makes the kept probe say that a layer does not hold here.
+func (e *Engine) PretendMissing(layer sandbox.Layer, reason string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i, r := range e.support.Layers {
+		if r.Layer == layer {
+			e.support.Layers[i] = sandbox.LayerReport{Layer: layer, State: sandbox.LayerMissing, Reason: reason}
+		}
+	}
+}
+
 // ZygotePID is the process id of the live zygote, 0 when there is none.
 func (e *Engine) ZygotePID() int {
 	e.mu.Lock()

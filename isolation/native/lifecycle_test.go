@@ -131,3 +131,27 @@ func TestEngine_RefusesWhenClosed(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestEngine_NeverRunsWeaker: whichever required layer is missing, nothing is
+// made and the refusal names it.
+func TestEngine_NeverRunsWeaker(t *testing.T) {
+	e := newEngine(t)
+	if _, err := e.Probe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, layer := range sandbox.Layers() {
+		t.Run(string(layer), func(t *testing.T) {
+			e.PretendMissing(layer, "as the test says")
+			sb, err := e.Create(t.Context(), isolation.Plan{
+				ID: "weaker", Image: "host", Limits: sandbox.DefaultLimits(), Require: []sandbox.Layer{layer},
+			})
+			if err == nil {
+				_ = sb.Destroy(t.Context())
+				t.Fatal("a sandbox was made")
+			}
+			if sandbox.KindOf(err) != sandbox.KindDenied || !strings.Contains(err.Error(), string(layer)) || !strings.Contains(err.Error(), "as the test says") {
+				t.Errorf("refused with %v", err)
+			}
+		})
+	}
+}
