@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 
 bin=${SANDBOXD_BIN:-build}
 place=$(mktemp -d /tmp/sandboxd-demo.XXXXXX)
+chmod 711 "$place" # the engine process runs as a user of its own
 export SANDBOXD_SOCKET=$place/sandboxd.sock
 engine=()
 touch "$place/config.toml"
@@ -18,15 +19,18 @@ fi
 "$bin/sandboxd" --socket "$SANDBOXD_SOCKET" --state-dir "$place/state" --config "$place/config.toml" >"$place/log" 2>&1 &
 daemon=$!
 stop() {
+  state=$?
+  [ "$state" = 0 ] || { echo "== log of sandboxd"; cat "$place/log"; }
   kill "$daemon" 2>/dev/null || true
   wait "$daemon" 2>/dev/null || true
   rm -rf "$place"
+  exit "$state"
 }
 trap stop EXIT
 
 for _ in $(seq 300); do
   "$bin/sandboxctl" info >/dev/null 2>&1 && break
-  kill -0 "$daemon" 2>/dev/null || { cat "$place/log"; exit 1; }
+  kill -0 "$daemon" 2>/dev/null || exit 1
   sleep 0.1
 done
 

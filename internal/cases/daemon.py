@@ -7,7 +7,6 @@ import time
 
 from client import Client
 from fixtures import Fixtures
-from measuring import cgroups
 
 START_SECONDS, STOP_SECONDS = 60, 30
 
@@ -30,7 +29,7 @@ class Daemon:
         socket_path = os.path.join(self.directory, "sandboxd.sock")
         self.fixtures = Fixtures(self._place, socket_path)
         self.client = Client(socket_path)
-        self.cgroups_before = cgroups()
+        self.cgroup_parents = set()
         try:
             self._start(socket_path)
         except BaseException:

@@ -24,7 +24,8 @@ class Snapshot:
         self.leftover_procs = len(processes(pid))
         self.daemon_fd_growth = _entries("/proc/%d/fd" % pid)
         self.mount_growth = _lines("/proc/%d/mountinfo" % pid) + _lines("/proc/self/mountinfo")
-        self.cgroup_growth = len(cgroups(daemon.cgroups_before))
+        daemon.cgroup_parents |= cgroup_parents(pid)
+        self.cgroup_growth = cgroups(daemon.cgroup_parents)
         self.tmp_growth = _files(daemon.directory) + _foreign("/tmp") + _foreign("/dev/shm") + _foreign("/var/tmp")
 
     def growth(self, before):
@@ -57,7 +58,7 @@ def processes(pid):
                 foreign.add(int(name))
         except (OSError, IndexError):
             continue  # it has just ended
-    found = {p for p in foreign if parents.get(p) == 1}
+    found = {p for p in foreign if parents.get(p) == 1}  # orphans
     for process in parents:
         step = process
         while step in parents and step != pid:
@@ -67,15 +68,26 @@ def processes(pid):
     return found
 
 
-def cgroups(known=frozenset()):
-    """Directories of cgroups that a sandboxd made, those in known left out."""
+def cgroup_parents(pid):
+    """The cgroups below which a daemon makes its own, by where its descendants
+    are: other daemons of this machine have others."""
     found = set()
-    for directory, names, _ in os.walk(CGROUPS):
-        for name in names:
-            path = os.path.join(directory, name)
-            if "/sandboxd" in path and path not in known:
-                found.add(path)
+    for process in processes(pid):
+        try:
+            with open("/proc/%d/cgroup" % process, encoding="utf-8") as file:
+                names = [line.rstrip("\n").split(":", 2)[2].split("/")[1] for line in file]
+        except (OSError, IndexError):
+            continue
+        found.update(name for name in names if name.startswith("sandboxd"))
     return found
+
+
+def cgroups(parents):
+    """How many directories of cgroups there are below parents."""
+    count = 0
+    for directory, names, _ in os.walk(CGROUPS):
+        count += sum(1 for name in names if not parents.isdisjoint((directory + "/" + name).split("/")))
+    return count
 
 
 def rss_kib(pid):

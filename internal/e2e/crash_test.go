@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -17,7 +16,7 @@ import (
 func TestCrash_RestartLeavesNothing(t *testing.T) {
 	testenv.Cgroup(t)
 	p := newPlace(t, "[admission]\nmax_concurrent = 20\n")
-	cgroupsBefore, mountsBefore := cgroupsNow(t), mountsNow(t)
+	mountsBefore := mountsNow(t)
 	first := p.start(t)
 	first.run(t, solved())
 	filesIdle := filesIn(t, p.dir)
@@ -30,7 +29,8 @@ func TestCrash_RestartLeavesNothing(t *testing.T) {
 		})
 	}
 	first.waitLive(t, 20)
-	processes, groups := family(t, first.cmd.Process.Pid), newSince(cgroupsNow(t), cgroupsBefore)
+	processes := family(t, first.cmd.Process.Pid)
+	groups := cgroupsOf(t, processes)
 	if len(processes) < 20 || len(groups) < 20 {
 		t.Errorf("only %d processes and %d cgroups in the middle of 20 runs", len(processes), len(groups))
 	}
@@ -39,30 +39,12 @@ func TestCrash_RestartLeavesNothing(t *testing.T) {
 
 	second := p.start(t)
 	eventually(t, "processes of the old daemon", func() []string { return stillAlive(processes) })
-	eventually(t, "cgroups of old runs", func() []string {
-		now := cgroupsNow(t)
-		var left []string
-		for g := range groups {
-			if now[g] && strings.Contains(g, "/run-") {
-				left = append(left, g)
-			}
-		}
-		return left
-	})
+	eventually(t, "cgroups of old runs", func() []string { return existing(groups, "/run-") })
 	if res := second.run(t, solved()); !res.Passed {
 		t.Errorf("after the restart: %s", res.Summary)
 	}
 	second.stop(t)
-	eventually(t, "cgroups", func() []string {
-		now := cgroupsNow(t)
-		var left []string
-		for g := range groups {
-			if now[g] {
-				left = append(left, g)
-			}
-		}
-		return left
-	})
+	eventually(t, "cgroups", func() []string { return existing(groups, "") })
 	eventually(t, "mounts", func() []string { return names(newSince(mountsNow(t), mountsBefore)) })
 	eventually(t, "files", func() []string { return names(newSince(filesIn(t, p.dir), filesIdle)) })
 }
@@ -97,7 +79,7 @@ func (d *daemon) waitLive(t *testing.T, n int) {
 func TestStop_DrainsAndLeavesNothing(t *testing.T) {
 	testenv.Cgroup(t)
 	p := newPlace(t, "")
-	cgroupsBefore, mountsBefore := cgroupsNow(t), mountsNow(t)
+	mountsBefore := mountsNow(t)
 	d := p.start(t)
 	results := make(chan sandbox.Result, 4)
 	var clients sync.WaitGroup
@@ -112,7 +94,8 @@ func TestStop_DrainsAndLeavesNothing(t *testing.T) {
 		})
 	}
 	d.waitLive(t, 4)
-	processes, groups := family(t, d.cmd.Process.Pid), newSince(cgroupsNow(t), cgroupsBefore)
+	processes := family(t, d.cmd.Process.Pid)
+	groups := cgroupsOf(t, processes)
 	d.signal(t, syscall.SIGTERM)
 	time.Sleep(200 * time.Millisecond)
 	if _, err := d.client.Run(t.Context(), solved()); err == nil {
@@ -130,15 +113,7 @@ func TestStop_DrainsAndLeavesNothing(t *testing.T) {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}
 	eventually(t, "processes", func() []string { return stillAlive(processes) })
-	eventually(t, "cgroups", func() []string {
-		left := newSince(cgroupsNow(t), cgroupsBefore)
-		for g := range left {
-			if !groups[g] {
-				delete(left, g) // another daemon's on this machine
-			}
-		}
-		return names(left)
-	})
+	eventually(t, "cgroups", func() []string { return existing(groups, "") })
 	eventually(t, "mounts", func() []string { return names(newSince(mountsNow(t), mountsBefore)) })
 	eventually(t, "socket", func() []string {
 		if filesIn(t, p.dir)[p.socket] {

@@ -34,6 +34,10 @@ func newPlace(t *testing.T, config string) place {
 			t.Errorf("remove the daemon's place: %v", err)
 		}
 	})
+	// The engine process runs programs as users of their own, below here.
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
 	p := place{dir: dir, socket: filepath.Join(dir, "s"), state: filepath.Join(dir, "state"), temp: filepath.Join(dir, "tmp"), config: filepath.Join(dir, "config.toml")}
 	if err := os.Mkdir(p.temp, 0o755); err != nil {
 		t.Fatal(err)

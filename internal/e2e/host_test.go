@@ -69,20 +69,57 @@ func alive(p process) bool {
 	return ok && start == p.start
 }
 
-// cgroupsNow lists the directories of cgroups that a sandboxd made.
-func cgroupsNow(t *testing.T) map[string]bool {
+// cgroupsOf lists the directories of cgroups below the parents that a daemon's
+// descendants are in: other daemons of this machine have others.
+func cgroupsOf(t *testing.T, processes map[process]bool) map[string]bool {
+	t.Helper()
+	parents := map[string]bool{}
+	for p := range processes {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.pid))
+		if err != nil {
+			continue // it has just ended
+		}
+		for line := range strings.Lines(string(text)) {
+			if parts := strings.Split(line, "/"); len(parts) > 1 && strings.HasPrefix(parts[1], "sandboxd") {
+				parents[strings.TrimSpace(parts[1])] = true
+			}
+		}
+	}
+	if len(parents) == 0 {
+		t.Fatal("no descendant of the daemon is in a cgroup of its own")
+	}
+	return cgroupsBelow(t, parents)
+}
+
+func cgroupsBelow(t *testing.T, parents map[string]bool) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
 	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && strings.Contains(path, "/sandboxd") {
-			found[path] = true
+		if err != nil || !d.IsDir() {
+			return nil // a group may be gone before it is read
 		}
-		return nil // a group may be gone before it is read
+		for part := range strings.SplitSeq(path, "/") {
+			if parents[part] {
+				found[path] = true
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return found
+}
+
+// existing lists those of paths that are there, and hold the given text.
+func existing(paths map[string]bool, text string) []string {
+	var left []string
+	for p := range paths {
+		if _, err := os.Lstat(p); err == nil && strings.Contains(p, text) {
+			left = append(left, p)
+		}
+	}
+	return left
 }
 
 // newSince lists what of now was not there before.

@@ -3,7 +3,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -45,7 +44,8 @@ func TestLoad_TwoHundredRuns(t *testing.T) {
 	testenv.Cgroup(t)
 	d := newPlace(t, "").start(t)
 	d.batch(t, 32) // what the daemon keeps between runs is made now
-	family0, cgroups0, mounts0, files0 := family(t, d.cmd.Process.Pid), cgroupsNow(t), mountsNow(t), filesIn(t, d.dir)
+	family0, mounts0, files0 := family(t, d.cmd.Process.Pid), mountsNow(t), filesIn(t, d.dir)
+	groups0 := cgroupsOf(t, family0)
 	rss := d.memory(t, "VmRSS")
 
 	begin := time.Now()
@@ -61,14 +61,8 @@ func TestLoad_TwoHundredRuns(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, "cgroups of runs", func() []string {
-		fresh := newSince(cgroupsNow(t), cgroups0)
-		for g := range fresh {
-			if !strings.Contains(g, "/run-") {
-				delete(fresh, g)
-			}
-		}
-		return names(fresh)
+	eventually(t, "cgroups", func() []string {
+		return names(newSince(cgroupsOf(t, family(t, d.cmd.Process.Pid)), groups0))
 	})
 	eventually(t, "mounts", func() []string { return names(newSince(mountsNow(t), mounts0)) })
 	eventually(t, "files", func() []string { return names(newSince(filesIn(t, d.dir), files0)) })

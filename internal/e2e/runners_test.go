@@ -36,7 +36,7 @@ func runner(t *testing.T, args ...string) {
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if !regexp.MustCompile(`\n[1-9]\d* passed, 0 failed\n$`).Match(out) {
+	if !regexp.MustCompile(`(?m)^[1-9]\d* passed, 0 failed\n\z`).Match(out) {
 		t.Errorf("its last line counts no pass:\n%s", out)
 	}
 }
