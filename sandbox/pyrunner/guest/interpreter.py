@@ -50,9 +50,9 @@ class Streams:
 
     def end(self, code):
         """Flushes within a bounded time and ends the process."""
-        theirs = [getattr(sys, "stdout", None), getattr(sys, "stderr", None)]
-        theirs = [stream for stream in theirs if not any(stream is out for out in self._outs)]
         try:
+            theirs = [getattr(sys, "stdout", None), getattr(sys, "stderr", None)]
+            theirs = [stream for stream in theirs if not any(stream is out for out in self._outs)]
             if theirs:
                 signal(SIGALRM, lambda *_: _exit(code))
                 setitimer(ITIMER_REAL, FLUSH_SECONDS_MAX)

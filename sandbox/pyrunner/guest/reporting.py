@@ -115,7 +115,7 @@ def exit_code(error):
 
 
 def _clear_frames(error):
-    trace = error.__traceback__
+    trace = tracebacks.traceback_of(error)
     while trace is not None:
         try:
             trace.tb_frame.clear()

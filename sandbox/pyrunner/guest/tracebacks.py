@@ -29,7 +29,7 @@ _LINE_CHARS_MAX = 500
 _cause_of = BaseException.__dict__["__cause__"].__get__
 _context_of = BaseException.__dict__["__context__"].__get__
 _suppressed_in = BaseException.__dict__["__suppress_context__"].__get__
-_traceback_of = BaseException.__dict__["__traceback__"].__get__
+traceback_of = BaseException.__dict__["__traceback__"].__get__
 _syntax = {name: SyntaxError.__dict__[name].__get__ for name in ("msg", "filename", "lineno", "offset", "text")}
 _Group = getattr(__import__("builtins"), "BaseExceptionGroup", None)
 _members_of = _Group.__dict__["exceptions"].__get__ if _Group else None
@@ -53,7 +53,7 @@ class Formatter:
         """(file, line, function) of each frame of user and library code,
         outermost first."""
         entries = []
-        trace = _traceback_of(error)
+        trace = traceback_of(error)
         while trace is not None:
             spaces = trace.tb_frame.f_globals
             if not any(spaces is own for own in self._own):

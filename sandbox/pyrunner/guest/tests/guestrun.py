@@ -19,13 +19,13 @@ class Ended:
     """What a run left: events (without the nonce), stdout, stderr, and how the
     process ended: code, or signal."""
 
-    def __init__(self, lines, stdout, stderr, wait_status, seconds):
+    def __init__(self, lines, stdout, stderr, waited, seconds):
         self.raw = lines
         self.events = [event for event in map(_genuine, lines) if event]
         self.stdout = stdout.decode("utf-8", "replace")
         self.stderr = stderr.decode("utf-8", "replace")
-        self.signal = os.WTERMSIG(wait_status) if os.WIFSIGNALED(wait_status) else 0
-        self.code = -1 if self.signal else os.WEXITSTATUS(wait_status)
+        self.signal = os.WTERMSIG(waited) if os.WIFSIGNALED(waited) else 0
+        self.code = -1 if self.signal else os.WEXITSTATUS(waited)
         self.seconds = seconds
 
     def of(self, kind):
@@ -100,10 +100,10 @@ def _run(plan, tests, options):
             os.kill(pid, signal.SIGKILL)
             raise
         finally:
-            _, wait_status = os.waitpid(pid, 0)
+            _, waited = os.waitpid(pid, 0)
             for name in ("out", "err", "report"):
                 os.close(pipes[name][0])
-        return Ended(took["report"].splitlines(), took["out"], took["err"], wait_status, time.perf_counter() - started)
+        return Ended(took["report"].splitlines(), took["out"], took["err"], waited, time.perf_counter() - started)
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
 

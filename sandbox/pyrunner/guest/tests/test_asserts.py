@@ -454,7 +454,8 @@ ts = [threading.Thread(target=h, args=(n,)) for n in range(4)]
         text = "é = 1; assert é == 'ö', 'ü'; x = 2\nif x:\n\tassert (x ==\r\n\t 3)\n"
         sites = Instrumented(text.replace("\r\n", "\n")).plan.sites
         source = SourceText(text)
-        self.assertEqual([source.segment(*site[:4]) for site in sites], ["assert é == 'ö', 'ü'", "assert (x ==\n\t 3)"])
+        shown = [source.segment(*site[:4]) for site in sites]
+        self.assertEqual(shown, ["assert é == 'ö', 'ü'", "assert (x ==\n\t 3)"])
 
     def test_message_expression_that_raises_still_fails_the_site(self):
         result = run("try:\n  assert 1 == 2, 1 / 0\nexcept ZeroDivisionError: pass\n")

@@ -7,6 +7,7 @@ import sys
 import unittest
 
 import tests  # noqa: F401
+from sandboxd_guest import program
 from tests.guestrun import NONCE, run_tests
 
 TESTS = "assert answer(2) == 4, 'two'\nassert answer(3) == 9, 'three'\nassert answer(4) == 16, 'four'\n"
@@ -179,7 +180,12 @@ class V:
     def __eq__(self, other): return False
 def answer(n): return V()
 """,
-    "truth that raises": "class V:\n  def __eq__(s, o): return s\n  def __bool__(s): raise SystemExit\ndef answer(n): return V()",
+    "truth that raises": """
+class V:
+    def __eq__(self, other): return self
+    def __bool__(self): raise SystemExit
+def answer(n): return V()
+""",
     "outcomes forged through the frames": """
 import sys
 def answer(n):
@@ -203,6 +209,63 @@ def clear():
         for each in lists: each.clear()
 threading.Thread(target=clear, daemon=True).start()
 def answer(n): return 0
+""",
+    "calls whatever the constants hold": """
+import sys
+def answer(n):
+    for constant in sys._getframe(1).f_code.co_consts:
+        for name in dir(constant):
+            if not name.startswith("_"):
+                for site in range(5):
+                    try: getattr(constant, name)(site)
+                    except Exception: pass
+    return 0
+""",
+    "passes told from the outside": """
+import sys
+def answer(n):
+    for constant in sys._getframe(1).f_code.co_consts:
+        if hasattr(constant, "passed"):
+            for site in range(3): constant.passed(site)
+            list(map(constant.passed, range(3)))
+    raise SystemExit(0)
+""",
+    "heap unfrozen and ravaged": """
+import gc, types
+def nothing(*a, **k): return None
+def answer(n):
+    gc.unfreeze()
+    for f in gc.get_objects():
+        if isinstance(f, types.FunctionType) and f.__code__.co_filename.rpartition("/")[2] != "solution.py":
+            try: f.__code__ = nothing.__code__.replace(co_freevars=f.__code__.co_freevars)
+            except ValueError: pass
+    return -1
+""",
+    "harness ravaged from inside a repr": """
+import sys, types
+def nothing(*a, **k): return None
+class V:
+    def __eq__(self, other): return False
+    def __repr__(self):
+        frame = sys._getframe(1)
+        while frame:
+            for name, value in list(frame.f_globals.items()):
+                if callable(value): frame.f_globals[name] = nothing
+            frame = frame.f_back
+        return "v"
+def answer(n): return V()
+""",
+    "jump over the lines": """
+import sys
+def answer(n):
+    frame = sys._getframe(1)
+    def trace(frame, event, arg):
+        try: frame.f_lineno = frame.f_lineno + 1
+        except ValueError: pass
+        return trace
+    frame.f_trace = trace
+    sys.settrace(trace)
+    return 0
 """,
     "fork and leave": "import os\ndef answer(n):\n    if os.fork(): os._exit(0)\n    return n * n",
     "stack overflow": """
@@ -257,6 +320,7 @@ class NoPassTest(unittest.TestCase):
             with self.subTest(name):
                 ended = run_tests(solution, TESTS, before=confined)
                 self.assertFalse(ended.passed, ended.events)
+                self.assertEqual([event for event in ended.of("passed") if name.startswith("passes told")], [])
 
 
 class ReachTest(unittest.TestCase):
@@ -322,8 +386,9 @@ def look():
         self.assertTrue(ended.passed, (ended.messages(), ended.stderr))
 
     def test_modules_leave_sys_modules_when_they_are_imported(self):
-        code = "import sys, tests\nfrom sandboxd_guest import program\n" \
-               "print(sorted(n for n in list(sys.modules) + dir(sys.modules['sandboxd_guest']) if 'sandboxd_guest.' in n))"
+        code = ("import sys, tests\nfrom sandboxd_guest import program\n"
+                "names = list(sys.modules) + dir(sys.modules['sandboxd_guest'])\n"
+                "print(sorted(n for n in names if n in %r or 'sandboxd_guest.' in n))" % (sorted(program._harness),))
         out = subprocess.run([sys.executable, "-c", code], cwd=tests.GUEST, capture_output=True, text=True)
         self.assertEqual(out.stdout, "['sandboxd_guest.channel', 'sandboxd_guest.program']\n", out.stderr)
 

@@ -57,7 +57,8 @@ TABLE = {
     "no docstring": ("", "x = 1\n'text'\nassert __doc__ is None\n", (1, 1), [], None),
     "byte order marks": ("\ufeffx = 1", "\ufeffassert x == 1\n", (1, 1), [], None),
     "line ends": ("x = '''a\r\nb'''\r\n", "if x:\r\n\tassert x == 'a\\nb', repr(x)\r", (1, 1), [], None),
-    "coding cookies": ("# coding: latin-1\nx = 'é'", "# -*- coding: cp1252 -*-\nassert x == '\\xe9'\n", (1, 1), [], None),
+    "coding cookies": (
+        "# coding: latin-1\nx = 'é'", "# -*- coding: cp1252 -*-\nassert x == '\\xe9'\n", (1, 1), [], None),
     "text is no template": (
         "", 's = """a\n  b\n{x} %s"""\nassert s == "a\\n  b\\n{x} %s", f"{s!r} {{}}"\n', (1, 1), [], None),
     "main": ("", "assert __name__ == '__main__'\nimport sys, __main__\nassert __main__.__dict__ is globals()\n"
@@ -217,11 +218,13 @@ class ReportTest(unittest.TestCase):
             import resource
             resource.setrlimit(resource.RLIMIT_AS, (256 << 20, 256 << 20))
 
-        ended = run_tests("def f():\n  x = []\n  while 1: x.append(bytearray(1 << 20))\n", "assert f()\n", before=little)
+        solution = "def f():\n  x = []\n  while 1: x.append(bytearray(1 << 20))\n"
+        ended = run_tests(solution, "assert f()\n", before=little)
         self.assertEqual(ended.exception["type"], "MemoryError")
 
     def test_a_thread_of_the_solution_does_not_delay_the_end(self):
-        ended = run_tests("import threading, time\nthreading.Thread(target=time.sleep, args=(30,)).start()", "assert 1\n")
+        solution = "import threading, time\nthreading.Thread(target=time.sleep, args=(30,)).start()"
+        ended = run_tests(solution, "assert 1\n")
         self.assertTrue(ended.passed)
         self.assertLess(ended.seconds, 5)
 

@@ -99,7 +99,8 @@ class FormatTest(unittest.TestCase):
         self.assertTrue(ours(text).endswith("E: <message could not be shown: SystemExit>\n"))
 
     def test_properties_do_not_shadow(self):
-        text = "class E(Exception):\n  __cause__ = __context__ = __traceback__ = property(lambda s: exit(0))\nraise E('m')\n"
+        text = ("class E(Exception):\n  __cause__ = __context__ = __traceback__ = property(lambda s: exit(0))\n"
+                "raise E('m')\n")
         self.assertTrue(ours(text).endswith("E: m\n"))
 
     def test_cycle_of_causes(self):
