@@ -76,7 +76,7 @@ func TestReport_IsBounded(t *testing.T) {
 		t.Error("an endless event was kept")
 	}
 	r = newReportReader("n")
-	chunk := []byte(strings.Repeat(events(`"event":"failed"`), maxFailures) + strings.Repeat(" ", maxEventBytes/2) + "\n")
+	chunk := []byte(strings.Repeat(events(`"event":"failed"`), 2*maxFailures) + strings.Repeat(" ", maxEventBytes/2) + "\n")
 	var err error
 	for range maxReportBytes/len(chunk) + 2 {
 		if err = r.write(chunk); err != nil {
