@@ -50,10 +50,12 @@ type Admission struct {
 
 // Engines says which engines may be used and what they must hold.
 type Engines struct {
-	Default       string          `toml:"default"`
-	Order         []string        `toml:"order"` // strongest first
-	AllowProcess  bool            `toml:"allow_process"`
-	RequireLayers []sandbox.Layer `toml:"require_layers"` // unset: what each engine is made of, Landlock excepted
+	Default      string   `toml:"default"`
+	Order        []string `toml:"order"` // strongest first
+	AllowProcess bool     `toml:"allow_process"`
+	// RequireLayers unset is not the same as set to none: then each engine must
+	// hold what it is made of, Landlock excepted.
+	RequireLayers *[]sandbox.Layer `toml:"require_layers,omitempty"`
 }
 
 // Shutdown is how the daemon stops.
@@ -134,11 +136,12 @@ func (c *Config) Runs() runs.Config {
 		Ceilings:      c.Ceilings(),
 		DefaultEngine: c.Engines.Default,
 		EngineOrder:   c.Engines.Order,
-		Require:       c.Engines.RequireLayers,
 		Refused:       map[string]string{},
 		Timing:        runs.DefaultTiming(),
 	}
-	if r.Require == nil {
+	if own := c.Engines.RequireLayers; own != nil {
+		r.Require = append([]sandbox.Layer{}, *own...)
+	} else {
 		r.Require = NativeLayers()
 		r.RequireByEngine = map[string][]sandbox.Layer{engineProcess: ProcessLayers()}
 	}

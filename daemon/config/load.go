@@ -62,8 +62,20 @@ func (c *Config) Decode(text []byte) error {
 	return errors.Join(errs...)
 }
 
-// Encode gives c as TOML.
-func (c *Config) Encode() ([]byte, error) { return toml.Marshal(c) }
+// Encode gives c as TOML, with every limit as it applies.
+func (c *Config) Encode() ([]byte, error) {
+	shown := *c
+	shown.Limits = Limits{Defaults: byName(c.DefaultLimits()), Ceilings: byName(c.Ceilings())}
+	return toml.Marshal(shown)
+}
+
+func byName(l sandbox.Limits) map[string]int64 {
+	named := map[string]int64{}
+	for _, f := range l.Fields() {
+		named[f.Name] = *f.Value
+	}
+	return named
+}
 
 // Validate joins everything that is wrong.
 func (c *Config) Validate() error {
@@ -98,9 +110,11 @@ func (c *Config) Validate() error {
 	if c.Engines.Default == "" {
 		bad("engines.default", "is empty")
 	}
-	for _, l := range c.Engines.RequireLayers {
-		if !sandbox.KnownLayer(l) {
-			bad("engines.require_layers", "no layer is called %q", l)
+	if own := c.Engines.RequireLayers; own != nil {
+		for _, l := range *own {
+			if !sandbox.KnownLayer(l) {
+				bad("engines.require_layers", "no layer is called %q", l)
+			}
 		}
 	}
 	errs = append(errs, c.checkLimits()...)

@@ -2,6 +2,7 @@ package daemontest
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -19,13 +20,16 @@ import (
 type Options struct {
 	Engines   []isolation.Engine // in the order that auto tries
 	Configure func(*config.Config)
-	Caller    tenants.Caller
+	Caller    tenants.Caller // who connects
+	NoCaller  bool           // connections have no peer credentials
 }
 
 // Daemon is a running daemon.
 type Daemon struct {
 	Socket string
 	Log    *Log
+
+	nobody bool
 
 	mu     sync.Mutex
 	caller tenants.Caller
@@ -61,7 +65,7 @@ func Start(tb testing.TB, o Options) *Daemon {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	d := &Daemon{Socket: filepath.Join(dir, "s"), Log: &Log{}, caller: o.Caller, done: make(chan struct{})}
+	d := &Daemon{Socket: filepath.Join(dir, "s"), Log: &Log{}, caller: o.Caller, nobody: o.NoCaller, done: make(chan struct{})}
 	cfg := config.Default()
 	cfg.Engines.Order = nil
 	for _, e := range o.Engines {
@@ -105,6 +109,9 @@ func (d *Daemon) BeCaller(c tenants.Caller) {
 }
 
 func (d *Daemon) peerCred(net.Conn) (tenants.Caller, error) {
+	if d.nobody {
+		return tenants.Caller{}, errors.New("no peer credentials")
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.caller, nil

@@ -31,7 +31,7 @@ func run(args []string) error {
 		return err
 	}
 	api, err := httpapi.New(httpapi.Config{
-		Logger: slog.New(slog.DiscardHandler),
+		Logger:   slog.New(slog.DiscardHandler),
 		PeerCred: func(net.Conn) (tenants.Caller, error) { return tenants.Caller{}, nil },
 	}, manager)
 	if err != nil {
