@@ -140,7 +140,9 @@ func (d *Daemon) stop(ctx context.Context) error {
 	case <-time.After(answerTime):
 		errs = append(errs, d.server.Close())
 		cancel()
-		<-closed
+		if err := <-closed; err != nil {
+			log.LogAttrs(ctx, slog.LevelWarn, "answers cut off", slog.Any("err", err))
+		}
 	}
 	d.release()
 	for _, e := range d.deps.Engines {

@@ -59,8 +59,7 @@ func Errorf(kind Kind, op, subject, format string, args ...any) *Error {
 // KindOf is the kind of the outermost Error in err's chain, and internal when
 // there is none: an error nobody classified is our fault.
 func KindOf(err error) Kind {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
 	}
 	return KindInternal

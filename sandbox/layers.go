@@ -1,5 +1,7 @@
 package sandbox
 
+import "slices"
+
 // Layer names one isolation layer. The strings are API: requests require layers
 // by them, and results list what held.
 type Layer string
@@ -62,10 +64,5 @@ type LayerReport struct {
 
 // KnownLayer tells whether name is one of Layers.
 func KnownLayer(name Layer) bool {
-	for _, l := range Layers() {
-		if l == name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(Layers(), name)
 }

@@ -72,9 +72,17 @@ type byteUnit struct {
 // byteUnits, those that end in another one first.
 func byteUnits() []byteUnit {
 	return []byteUnit{
-		{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30},
-		{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9},
-		{"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {"B", 1},
+		{"KiB", 1 << 10},
+		{"MiB", 1 << 20},
+		{"GiB", 1 << 30},
+		{"kB", 1e3},
+		{"KB", 1e3},
+		{"MB", 1e6},
+		{"GB", 1e9},
+		{"K", 1 << 10},
+		{"M", 1 << 20},
+		{"G", 1 << 30},
+		{"B", 1},
 	}
 }
 

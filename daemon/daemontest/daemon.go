@@ -61,7 +61,7 @@ func (l *Log) String() string {
 // Start runs a daemon until the test ends or Stop is called.
 func Start(tb testing.TB, o Options) *Daemon {
 	tb.Helper()
-	dir, err := os.MkdirTemp("", "sbxd") // short: a socket's path has at most 104 bytes on some systems
+	dir, err := os.MkdirTemp("", "sbxd") //nolint:usetesting // short: a socket's path has at most 104 bytes on some systems
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func Start(tb testing.TB, o Options) *Daemon {
 	if o.Configure != nil {
 		o.Configure(&cfg)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context())) // the daemon is stopped in cleanup, after the test's context
 	d.cancel = cancel
 	assembled, err := daemon.New(ctx, cfg, daemon.Deps{
 		Version: "test", Engines: o.Engines, PeerCred: d.peerCred,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"time"
@@ -124,11 +125,8 @@ func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // refuse answers with a problem outside of huma.
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	err = problem(r.Context(), a.cfg.Logger, err)
-	var headers huma.HeadersError
-	if errors.As(err, &headers) {
-		for name, values := range headers.GetHeaders() {
-			w.Header()[name] = values
-		}
+	if headers, ok := errors.AsType[huma.HeadersError](err); ok {
+		maps.Copy(w.Header(), headers.GetHeaders())
 	}
 	var p *Problem
 	if !errors.As(err, &p) {

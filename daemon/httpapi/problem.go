@@ -81,18 +81,15 @@ func kindOf(status int) sandbox.Kind {
 // classified is ours: its text goes to the log, and the caller gets the run's
 // id to ask about.
 func problem(ctx context.Context, logger *slog.Logger, err error) error {
-	var ready *Problem
-	if errors.As(err, &ready) {
+	if ready, ok := errors.AsType[*Problem](err); ok {
 		return ready
 	}
 	kind := sandbox.KindOf(err)
 	p := &Problem{Status: statusOf(kind), Code: string(kind), Title: title(statusOf(kind))}
-	var run *runs.RunError
-	if errors.As(err, &run) {
+	if run, ok := errors.AsType[*runs.RunError](err); ok {
 		p.RunID = run.ID
 	}
-	var step *sandbox.StepError
-	if errors.As(err, &step) {
+	if step, ok := errors.AsType[*sandbox.StepError](err); ok {
 		p.Step = step.Step
 	}
 	var known *sandbox.Error

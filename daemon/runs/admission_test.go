@@ -87,6 +87,7 @@ func TestAdmission_SlotIsHeldUntilDestroyed(t *testing.T) {
 
 // TestAdmission_NeverLosesASlot drives the queue at random and counts.
 func TestAdmission_NeverLosesASlot(t *testing.T) {
+	parent := t.Context()
 	rapid.Check(t, func(t *rapid.T) {
 		slots, room := rapid.IntRange(1, 3).Draw(t, "slots"), rapid.IntRange(0, 3).Draw(t, "room")
 		q := newQueue(slots, room)
@@ -110,7 +111,7 @@ func TestAdmission_NeverLosesASlot(t *testing.T) {
 				case w == nil:
 					held = append(held, sync.OnceFunc(q.leave))
 				default:
-					ctx, cancel := context.WithCancel(context.Background())
+					ctx, cancel := context.WithCancel(parent)
 					turn := make(chan came, 1)
 					go func() {
 						err := q.await(ctx, w)

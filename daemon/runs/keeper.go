@@ -180,8 +180,9 @@ func (k *keeper) destroy(sb isolation.Sandbox) {
 	}
 }
 
-func (k *keeper) log(level slog.Level, msg string, err error) {
-	k.m.logger.LogAttrs(context.Background(), level, msg, slog.String("run_id", k.id),
+// log says that one step of keeping a run went wrong.
+func (k *keeper) log(level slog.Level, step string, err error) {
+	k.m.logger.LogAttrs(context.Background(), level, "keeper", slog.String("step", step), slog.String("run_id", k.id),
 		slog.Uint64("tenant", uint64(k.caller.UID)), slog.String("engine", k.plan.engine.Name()),
 		slog.String("kind", string(sandbox.KindOf(err))), slog.Any("err", err))
 }
@@ -189,13 +190,11 @@ func (k *keeper) log(level slog.Level, msg string, err error) {
 // setupError gives a failure before the start its kind. One that has a kind
 // already keeps it.
 func setupError(err error) error {
-	var known *sandbox.Error
-	if errors.As(err, &known) {
+	if _, ok := errors.AsType[*sandbox.Error](err); ok {
 		return err
 	}
 	e := &sandbox.Error{Kind: sandbox.KindInternal, Op: "set up sandbox", Err: err}
-	var step *sandbox.StepError
-	if errors.As(err, &step) {
+	if step, ok := errors.AsType[*sandbox.StepError](err); ok {
 		e.Subject = "step " + step.Step
 	}
 	return e

@@ -1,9 +1,9 @@
 package runs
 
 import (
-	"container/list"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/sandboxd/sandboxd/daemon/tenants"
@@ -23,23 +23,28 @@ type queue struct {
 
 // line orders the waiting runs. It is first in, first out; a weighted fair
 // order across tenants replaces this type and nothing else.
-type line struct{ waiters list.List }
+type line struct{ waiters []*waiter }
 
-func (l *line) push(w *waiter)   { w.place = l.waiters.PushBack(w) }
-func (l *line) remove(w *waiter) { l.waiters.Remove(w.place) }
-func (l *line) len() int         { return l.waiters.Len() }
+func (l *line) push(w *waiter) { l.waiters = append(l.waiters, w) }
+func (l *line) len() int       { return len(l.waiters) }
+
+func (l *line) remove(w *waiter) {
+	if i := slices.Index(l.waiters, w); i >= 0 {
+		l.waiters = slices.Delete(l.waiters, i, i+1)
+	}
+}
 
 func (l *line) pop() *waiter {
-	front := l.waiters.Front()
-	if front == nil {
+	if len(l.waiters) == 0 {
 		return nil
 	}
-	return l.waiters.Remove(front).(*waiter)
+	w := l.waiters[0]
+	l.remove(w)
+	return w
 }
 
 type waiter struct {
 	caller tenants.Caller
-	place  *list.Element
 	turn   chan error // gets nil with the slot, or why there will be none
 }
 

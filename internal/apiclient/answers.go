@@ -1,6 +1,7 @@
 package apiclient
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -101,10 +102,5 @@ type Engine struct {
 
 // Requires tells whether configuration demands the layer of this engine.
 func (e *Engine) Requires(layer sandbox.Layer) bool {
-	for _, l := range e.Required {
-		if l == layer {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(e.Required, layer)
 }

@@ -171,8 +171,7 @@ func (c *Client) connectError(err error) error {
 	if errors.As(err, &op) && op.Op == "dial" {
 		return fmt.Errorf("%w on %s: %w", ErrNoDaemon, c.socket, op.Err)
 	}
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
 	return fmt.Errorf("talk to sandboxd on %s: %w", c.socket, err)

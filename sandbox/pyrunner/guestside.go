@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 )
 
@@ -76,9 +77,7 @@ func (g *GuestSide) Output(stream string, data []byte) error {
 // are those of the channel: event, site, message, …
 func (g *GuestSide) Event(fields map[string]any) error {
 	line := map[string]any{}
-	for k, v := range fields {
-		line[k] = v
-	}
+	maps.Copy(line, fields)
 	g.mu.Lock()
 	line["nonce"] = g.nonce
 	g.mu.Unlock()
