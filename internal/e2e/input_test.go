@@ -1,14 +1,13 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
-
-	"context"
 
 	"github.com/sandboxd/sandboxd/internal/testenv"
 	"github.com/sandboxd/sandboxd/sandbox"

@@ -13,7 +13,7 @@ var bin string
 
 func TestMain(m *testing.M) {
 	if lane := os.Getenv("SANDBOXD_LANE"); lane != "e2e" {
-		fmt.Println("e2e: this is not the e2e lane; make test-e2e runs it")
+		fmt.Fprintln(os.Stderr, "e2e: this is not the e2e lane; make test-e2e runs it")
 		os.Exit(0)
 	}
 	os.Exit(runAll(m))
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 func runAll(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "sandboxd-e2e-bin-")
 	if err != nil {
-		fmt.Println("e2e:", err)
+		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
@@ -31,7 +31,7 @@ func runAll(m *testing.M) int {
 	build.Dir = repo()
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Printf("e2e: build: %v\n%s", err, out)
+		fmt.Fprintf(os.Stderr, "e2e: build: %v\n%s", err, out)
 		return 1
 	}
 	bin = dir

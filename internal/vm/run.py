@@ -153,13 +153,9 @@ def payload(root, how, modules, case_file, trees):
     (root / "vm" / "modules").mkdir()
     environment = dict(os.environ, CGO_ENABLED="0")
     sh("go", "build", "-trimpath", "-ldflags=-s -w", "-o", str(root / "init"), "./internal/vm/init", cwd=REPO, env=environment)
-    have_daemon = any((REPO / "cmd/sandboxd").glob("*.go"))
-    if have_daemon:
-        sh("go", "build", "-trimpath", "-ldflags=-s -w", "-o", str(root / "vm/bin") + "/", "./cmd/sandboxd", "./cmd/sandboxctl",
-           cwd=REPO, env=environment)
-    commands = [go_test(p, how) for p in test_binaries(root, trees)]
-    if have_daemon:
-        commands += case_runs(root, how, case_file)
+    sh("go", "build", "-trimpath", "-ldflags=-s -w", "-o", str(root / "vm/bin") + "/", "./cmd/sandboxd", "./cmd/sandboxctl",
+       cwd=REPO, env=environment)
+    commands = [go_test(p, how) for p in test_binaries(root, trees)] + case_runs(root, how, case_file)
     return {"modules": [copy_module(root, modules, m) for m in MODULES], "commands": commands}
 
 
@@ -206,7 +202,8 @@ def boot(image, initrd, seconds):
         killer = subprocess.Popen([sys.executable, "-c", KILLER, str(qemu.pid), str(seconds)], stdin=subprocess.DEVNULL)
         with open(WORK / "console.log", "w", encoding="utf-8") as log:
             for raw in qemu.stdout:
-                line = raw.decode("utf-8", "replace").rstrip("\r\n")
+                # The firmware leaves control sequences before the first line.
+                line = re.sub(r"^.*\x1b\S*(?=vm: )", "", raw.decode("utf-8", "replace").rstrip("\r\n"))
                 said.append(line)
                 log.write(line + "\n")
                 if worth_showing(said):
@@ -225,7 +222,7 @@ def worth_showing(said):
     line = said[-1]
     if line.startswith("=== ") or (line.startswith("    ") and ".go:" not in line):
         return False
-    return any("vm: kernel" in earlier for earlier in said)
+    return any(earlier.startswith("vm: kernel ") for earlier in said)
 
 
 # A reader that blocks on the console cannot watch the clock itself.
@@ -265,8 +262,8 @@ def main():
 def verdict(said, commands):
     """Counts by the VM's own last line; a VM that did not come to it failed."""
     for line in said:
-        if "vm: kernel " in line:
-            print(line[line.index("vm: kernel"):])
+        if line.startswith("vm: kernel "):
+            print(line)
     for line in said:
         match = re.match(r"vm: total (\d+) passed, (\d+) failed, (\d+) skipped", line)
         if match:
