@@ -188,3 +188,21 @@ func TestInfoAndDoctor(t *testing.T) {
 		t.Errorf("run: %+v", p)
 	}
 }
+
+func TestMetrics_CountVerdictsAndErrors(t *testing.T) {
+	d := daemontest.Start(t, daemontest.Options{Engines: scripted()})
+	post(t, d, "/v1/runs", nil, []byte(`{"program":""}`))
+	post(t, d, "/v1/runs", nil, []byte(`{"program":"","engine":"warp"}`))
+	resp, text := send(t, d, http.MethodGet, "/metrics", http.Header{}, nil)
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("HTTP %d", resp.StatusCode)
+	}
+	for _, line := range []string{
+		`sandboxd_runs_total{verdict="passed"} 1`, `sandboxd_errors_total{kind="invalid"} 1`,
+		`sandboxd_live_runs{state="running"} 0`, `sandboxd_waiting_runs 0`,
+	} {
+		if !strings.Contains(string(text), line+"\n") {
+			t.Errorf("no line %s in\n%s", line, text)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -49,10 +50,14 @@ func New(cfg Config, manager *runs.Manager) (*API, error) {
 	}
 	adoptHuma()
 	a := &API{cfg: cfg, runs: manager, started: time.Now()}
+	metrics, err := metricsHandler(manager)
+	if err != nil {
+		return nil, fmt.Errorf("configure API: %w", err)
+	}
 	mux := http.NewServeMux()
 	a.huma = humago.New(mux, humaConfig())
 	a.routes()
-	mux.HandleFunc("GET /metrics", a.metrics)
+	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("/", a.unknown)
 	a.handler = a.guard(a.readBody(mux))
 	return a, nil
