@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -133,14 +134,19 @@ func (k *keeper) settle(ctx context.Context, sb isolation.Sandbox, w *watch, hea
 func mergeUsage(claimed, measured, base sandbox.Usage) sandbox.Usage {
 	u := claimed
 	if measured.CPUMillis > 0 {
-		u.CPUMillis = max(0, measured.CPUMillis-base.CPUMillis)
-		u.UserMillis = max(0, measured.UserMillis-base.UserMillis)
-		u.SystemMillis = max(0, measured.SystemMillis-base.SystemMillis)
+		u.CPUMillis = since(measured.CPUMillis, base.CPUMillis)
+		u.UserMillis = since(measured.UserMillis, base.UserMillis)
+		u.SystemMillis = since(measured.SystemMillis, base.SystemMillis)
 	}
 	if measured.MemoryPeakBytes > 0 {
 		u.MemoryPeakBytes = measured.MemoryPeakBytes
 	}
 	return u
+}
+
+// since is what was consumed after base, to the microsecond.
+func since(now, base float64) float64 {
+	return max(0, math.Round((now-base)*1000)/1000)
 }
 
 // stoppedForOutput tells whether the supervisor ended the program for what it
