@@ -306,3 +306,27 @@ func occupy(d *daemontest.Daemon, body string) {
 	_, _ = io.WriteString(conn, "POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"+body)
 	_, _ = io.Copy(io.Discard, conn)
 }
+
+// TestRuns_BodiesAreBoundedTogether: bodies on their way are bounded by bytes,
+// not only by the number of runs.
+func TestRuns_BodiesAreBoundedTogether(t *testing.T) {
+	d := daemontest.Start(t, daemontest.Options{Engines: scripted()})
+	for range 32 { // 256 MiB announced
+		conn, err := net.Dial("unix", d.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, "POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 8388608\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitFor(t, "there is no room for another body", func() bool {
+		resp, text := post(t, d, "/v1/runs", nil, []byte(`{"program":""}`))
+		if resp.StatusCode == http.StatusTooManyRequests {
+			checkProblem(t, resp, text, 429, "exhausted", "body")
+			return true
+		}
+		return false
+	})
+}

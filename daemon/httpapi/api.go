@@ -13,6 +13,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/sandboxd/sandboxd/daemon/runs"
 	"github.com/sandboxd/sandboxd/daemon/tenants"
@@ -39,6 +40,7 @@ type API struct {
 	cfg     Config
 	runs    *runs.Manager
 	started time.Time
+	bodies  *semaphore.Weighted // bytes of request bodies in memory
 	huma    huma.API
 	handler http.Handler
 }
@@ -49,7 +51,7 @@ func New(cfg Config, manager *runs.Manager) (*API, error) {
 		return nil, errors.New("configure API: logger and peer credentials are required")
 	}
 	adoptHuma()
-	a := &API{cfg: cfg, runs: manager, started: time.Now()}
+	a := &API{cfg: cfg, runs: manager, started: time.Now(), bodies: semaphore.NewWeighted(maxBodies)}
 	metrics, err := metricsHandler(manager)
 	if err != nil {
 		return nil, fmt.Errorf("configure API: %w", err)

@@ -9,11 +9,15 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/sandboxd/sandboxd/sandbox"
 )
 
 const (
 	// MaxBody is the largest request body.
 	MaxBody = 8 << 20
+	// maxBodies is what all requests may hold at once.
+	maxBodies = 256 << 20
 	// bodyTime is how long a client may take to send it.
 	bodyTime = 30 * time.Second
 )
@@ -38,6 +42,12 @@ func (a *API) readBody(next http.Handler) http.Handler {
 			a.refuse(w, r, err)
 			return
 		}
+		release, err := a.reserve(r.ContentLength)
+		if err != nil {
+			a.refuse(w, r, err)
+			return
+		}
+		defer release()
 		body, err := slurp(w, r)
 		if err != nil {
 			a.refuse(w, r, err)
@@ -52,6 +62,18 @@ func (a *API) readBody(next http.Handler) http.Handler {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
 	})
+}
+
+// reserve takes room for a body in what all bodies may hold at once, until its
+// request is answered: waiting runs would otherwise hold 8 MiB each.
+func (a *API) reserve(length int64) (release func(), err error) {
+	if length < 0 || length > MaxBody {
+		length = MaxBody
+	}
+	if !a.bodies.TryAcquire(length) {
+		return nil, sandbox.Errorf(sandbox.KindExhausted, "admit", "body", "requests that wait hold %d MiB already", maxBodies>>20)
+	}
+	return func() { a.bodies.Release(length) }, nil
 }
 
 func checkType(header string) error {

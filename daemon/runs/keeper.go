@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -202,6 +203,12 @@ func setupError(err error) error {
 	e := &sandbox.Error{Kind: sandbox.KindInternal, Op: "set up sandbox", Err: err}
 	if step, ok := errors.AsType[*sandbox.StepError](err); ok {
 		e.Subject = "step " + step.Step
+		// Planning bounds names and sizes; what a file system makes of them, with
+		// its pages and its own rules, shows only when the files are written.
+		if name, isFile := strings.CutPrefix(step.Step, pyrunner.StepWriteFile); isFile {
+			e.Kind, e.Op, e.Subject = sandbox.KindInvalid, "write into workspace", "files"
+			e.Err = fmt.Errorf("%q cannot be written: %w", name, step)
+		}
 	}
 	return e
 }

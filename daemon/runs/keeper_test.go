@@ -224,6 +224,7 @@ func TestKeeper_RetriesSetupOnce(t *testing.T) {
 		{"one failure", 1, broken, "", 2},
 		{"two failures", 2, broken, sandbox.KindInternal, 2},
 		{"unavailable twice", 2, sandbox.Errorf(sandbox.KindUnavailable, "create", "", "zygote is gone"), sandbox.KindUnavailable, 2},
+		{"a file that does not fit", 1, &sandbox.StepError{Step: "write file a", Errno: 28}, sandbox.KindInvalid, 1},
 		{"a denial is no accident", 1, sandbox.Errorf(sandbox.KindDenied, "create", "layer seccomp", "gone"), sandbox.KindDenied, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -70,6 +70,10 @@ type Hello struct {
 	Arch   string `json:"arch"`   // as uname(2) gives it: "x86_64"
 }
 
+// StepWriteFile begins the name of the one setup step that the request can make
+// fail: the file's path follows.
+const StepWriteFile = "write file "
+
 // GuestFail is a setup step that failed before anything untrusted ran.
 type GuestFail struct {
 	Step    string `json:"step"`
