@@ -71,7 +71,7 @@ func (a *API) reserve(length int64) (release func(), err error) {
 		length = MaxBody
 	}
 	if !a.bodies.TryAcquire(length) {
-		return nil, sandbox.Errorf(sandbox.KindExhausted, "admit", "body", "requests that wait hold %d MiB already", maxBodies>>20)
+		return nil, sandbox.Errorf(sandbox.KindExhausted, "admit", "", "requests that wait hold %d MiB already", maxBodies>>20)
 	}
 	return func() { a.bodies.Release(length) }, nil
 }
