@@ -52,7 +52,7 @@ func (c Confine) Confinement(l sandbox.Limits) (pyrunner.Confinement, error) {
 	if err != nil {
 		return pyrunner.Confinement{}, err
 	}
-	limits, err := c.rlimits(l)
+	limits, err := c.Rlimits(l)
 	if err != nil {
 		return pyrunner.Confinement{}, err
 	}
@@ -68,9 +68,9 @@ func (c Confine) Confinement(l sandbox.Limits) (pyrunner.Confinement, error) {
 	return out, nil
 }
 
-// rlimits are the program's. Where a cgroup holds the memory limit, RLIMIT_DATA
+// Rlimits are the program's. Where a cgroup holds the memory limit, RLIMIT_DATA
 // only gives Python the chance to raise MemoryError before the kernel kills.
-func (c Confine) rlimits(l sandbox.Limits) ([]pyrunner.Rlimit, error) {
+func (c Confine) Rlimits(l sandbox.Limits) ([]pyrunner.Rlimit, error) {
 	memory := "data"
 	if c.NoCgroup {
 		memory = "as"

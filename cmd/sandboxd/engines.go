@@ -116,7 +116,11 @@ type nativeSection struct {
 	UIDBase      uint32   `toml:"uid_base"`      // first host id
 	CgroupParent string   `toml:"cgroup_parent"` // a cgroup that is the daemon's alone
 	Preload      []string `toml:"preload"`       // modules that the zygote imports
+	Ready        int      `toml:"ready"`         // sandboxes kept ready for the next runs; none by default
 }
+
+// mostReady bounds the pool: each ready sandbox holds some 4 MiB.
+const mostReady = 1024
 
 func newNativeSection(h host, raw map[string]any) (nativeSection, error) {
 	own := h.ownership()
@@ -124,7 +128,10 @@ func newNativeSection(h host, raw map[string]any) (nativeSection, error) {
 	if err := decode(raw, &s); err != nil {
 		return s, err
 	}
-	if err := checkIDs(s.UIDBase, isolation.IDsPerSandbox*(h.sandboxes+1)); err != nil {
+	if s.Ready < 0 || s.Ready > mostReady {
+		return s, fmt.Errorf("ready: %d is not between 0 and %d", s.Ready, mostReady)
+	}
+	if err := checkIDs(s.UIDBase, isolation.IDsPerSandbox*(h.sandboxes+uint32(s.Ready)+1)); err != nil { //nolint:gosec // as checked
 		return s, fmt.Errorf("uid_base: %w", err)
 	}
 	return s, nil
@@ -145,7 +152,8 @@ func makeNative(ctx context.Context, h host, raw map[string]any) (isolation.Engi
 	}
 	return native.New(native.Config{
 		Image: image, Cgroups: groups, Arch: runtime.GOARCH, Log: h.log,
-		UIDBase: s.UIDBase, Sandboxes: h.sandboxes, Preload: s.Preload,
+		UIDBase: s.UIDBase, Preload: s.Preload,
+		Sandboxes: h.sandboxes + uint32(s.Ready), Ready: s.Ready, //nolint:gosec // as checked
 	})
 }
 

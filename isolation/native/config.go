@@ -17,7 +17,8 @@ type Config struct {
 	Arch      string          // GOARCH of the images' interpreters
 	Log       *slog.Logger
 	UIDBase   uint32   // first host id; blocks of isolation.IDsPerSandbox from there on
-	Sandboxes uint32   // live at once, at most
+	Sandboxes uint32   // live at once, at most, ready ones included
+	Ready     int      // sandboxes kept ready for the next runs, at most; 0 for none
 	Preload   []string // modules that the zygote imports
 }
 

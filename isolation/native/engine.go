@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
 	"github.com/sandboxd/sandboxd/internal/linux/fdpass"
 	"github.com/sandboxd/sandboxd/internal/linux/landlock"
+	"github.com/sandboxd/sandboxd/internal/linux/pidfd"
 	"github.com/sandboxd/sandboxd/internal/rollback"
 	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/sandbox"
@@ -28,17 +30,25 @@ const (
 	setupTimeout = 30 * time.Second
 )
 
+// forksPerZygote is after how many forks a zygote is replaced: its children
+// share an address layout and a hash seed, which a patient attacker could learn.
+const forksPerZygote = 10_000
+
 // Engine is the native engine.
 type Engine struct {
 	cfg      Config
 	slots    *slots
+	groups   *groups
+	pool     *pool
 	landlock int
 
-	mu      sync.Mutex
-	zygote  *zygote
-	number  int // of zygotes started, for their groups' names
-	support *isolation.Support
-	closed  bool
+	mu             sync.Mutex
+	zygote         *zygote
+	retired        []*zygote // recycled ones whose last sandboxes still run
+	number         int       // of zygotes started, for their groups' names
+	forksPerZygote int64
+	support        *isolation.Support
+	closed         bool
 }
 
 // New makes the engine; it starts nothing yet.
@@ -50,7 +60,14 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("native engine: ask for Landlock: %w", err)
 	}
-	return &Engine{cfg: cfg, slots: newSlots(cfg.Sandboxes + 1), landlock: abi}, nil
+	e := &Engine{
+		cfg: cfg, slots: newSlots(cfg.Sandboxes + 1), landlock: abi, forksPerZygote: forksPerZygote,
+		groups: &groups{manager: cfg.Cgroups, keep: 2 * cfg.Ready},
+	}
+	e.pool = newPool(cfg.Ready, cfg.Log, func(ctx context.Context) (*liveSandbox, error) {
+		return e.make(ctx, sandbox.DefaultLimits())
+	})
+	return e, nil
 }
 
 // Name implements isolation.Engine.
@@ -65,12 +82,70 @@ func (e *Engine) Create(ctx context.Context, p isolation.Plan) (isolation.Sandbo
 	if missing := support.Missing(p.Require); len(missing) > 0 {
 		return nil, isolation.MissingLayer(missing[0])
 	}
-	return e.create(ctx, p, support.Layers)
+	s, err := e.create(ctx, p.Limits)
+	if err != nil {
+		return nil, err
+	}
+	s.layers = support.Layers
+	e.pool.start()
+	return s, nil
 }
 
-// create makes a sandbox without asking whether what it needs was proven; Probe
-// itself uses it.
-func (e *Engine) create(ctx context.Context, p isolation.Plan, layers []sandbox.LayerReport) (_ *liveSandbox, err error) {
+// create gives a sandbox the limits of one run: a ready one where its mounts and
+// its filter are as the run needs them, else a new one.
+func (e *Engine) create(ctx context.Context, l sandbox.Limits) (*liveSandbox, error) {
+	var s *liveSandbox
+	if shapeOf(l) == shapeOf(sandbox.DefaultLimits()) {
+		s = e.pool.take()
+	}
+	if s == nil {
+		var err error
+		if s, err = e.make(ctx, l); err != nil {
+			return nil, err
+		}
+	}
+	rlimits, err := e.confine().Rlimits(l)
+	if err == nil {
+		err = s.group.setLimits(groupLimits(l))
+	}
+	if err == nil {
+		err = pyrunner.WriteLimits(s.stream, rlimits)
+	}
+	if err != nil {
+		s.discard()
+		return nil, fmt.Errorf("limit sandbox: %w", err)
+	}
+	return s, nil
+}
+
+func groupLimits(l sandbox.Limits) cgroup.Limits {
+	return cgroup.Limits{MemoryBytes: l.MemoryBytes, Pids: isolation.Tasks(l)}
+}
+
+// shape is what of the limits is built into a sandbox when it is made. The rest
+// can be set afterwards.
+type shape struct {
+	workspaceBytes, workspaceInodes int64
+	processes                       bool
+}
+
+func shapeOf(l sandbox.Limits) shape {
+	return shape{l.WorkspaceBytes, l.WorkspaceInodes, l.Processes > 0}
+}
+
+func (e *Engine) confine() isolation.Confine {
+	return isolation.Confine{
+		Arch: e.cfg.Arch, Landlock: e.landlock,
+		ReadOnly:  []string{"/"},
+		ReadWrite: []string{isolation.Workspace, "/tmp", "/dev"},
+		Workspace: isolation.Workspace, SitePackages: orEmpty(e.cfg.Image.SitePackages),
+		Sockets: true, OwnIDs: true, OwnUID: true, Kill: pyrunner.KillNamespace,
+	}
+}
+
+// make makes a new sandbox of the limits' shape, without asking whether what it
+// needs was proven: Probe itself uses it.
+func (e *Engine) make(ctx context.Context, l sandbox.Limits) (_ *liveSandbox, err error) {
 	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
 	z, err := e.ready(ctx)
@@ -78,6 +153,7 @@ func (e *Engine) create(ctx context.Context, p isolation.Plan, layers []sandbox.
 		return nil, err
 	}
 	var undo rollback.Stack
+	undo.Add("let go of zygote", func() error { z.users.Add(-1); return nil })
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, undo.Rollback())
@@ -88,36 +164,30 @@ func (e *Engine) create(ctx context.Context, p isolation.Plan, layers []sandbox.
 		return nil, err
 	}
 	undo.Add("give host ids back", func() error { e.slots.give(first); return nil })
-	group, err := e.cfg.Cgroups.Create("run-"+p.ID, cgroup.Limits{
-		MemoryBytes: p.Limits.MemoryBytes, Pids: isolation.Tasks(p.Limits),
-	})
+	group, err := e.groups.take(groupLimits(l))
 	if err != nil {
 		return nil, err
 	}
-	undo.Add("remove cgroup", func() error { return emptyAndDelete(group) })
-	b := &liveSandbox{engine: e, firstID: first, group: group, layers: layers}
-	if err := b.fork(ctx, z, p); err != nil {
+	undo.Add("remove cgroup", func() error { return emptyAndDelete(group.Group) })
+	s := &liveSandbox{engine: e, zygote: z, firstID: first, group: group}
+	if err := s.fork(ctx, l); err != nil {
 		return nil, err
 	}
 	undo.Release()
-	return b, nil
+	return s, nil
 }
 
 // fork has the zygote fork the sandbox and waits for the supervisor's hello.
-func (s *liveSandbox) fork(ctx context.Context, z *zygote, p isolation.Plan) (err error) {
+func (s *liveSandbox) fork(ctx context.Context, l sandbox.Limits) (err error) {
 	e := s.engine
-	config, err := isolation.Confine{
-		Arch: e.cfg.Arch, Landlock: e.landlock,
-		ReadOnly:  []string{"/"},
-		ReadWrite: []string{isolation.Workspace, "/tmp", "/dev"},
-		Workspace: isolation.Workspace, SitePackages: orEmpty(e.cfg.Image.SitePackages),
-		Sockets: true, OwnIDs: true, OwnUID: true, Kill: pyrunner.KillNamespace,
-	}.Confinement(p.Limits)
-	if err != nil {
-		return err
-	}
-	spec := isolation.Spec(p, isolation.Host{RootPath: "/", FirstID: e.cfg.UIDBase + s.firstID})
-	o, err := newOrder(spec, s.firstID, config)
+	spec := isolation.Spec(isolation.Plan{Limits: l}, isolation.Host{RootPath: "/", FirstID: e.cfg.UIDBase + s.firstID})
+	number, err := s.zygote.profile(shapeOf(l), func() (profile, error) {
+		config, err := e.confine().Confinement(l)
+		if err != nil {
+			return profile{}, err
+		}
+		return newProfile(spec, config)
+	})
 	if err != nil {
 		return err
 	}
@@ -125,12 +195,12 @@ func (s *liveSandbox) fork(ctx context.Context, z *zygote, p isolation.Plan) (er
 	if err != nil {
 		return err
 	}
-	pidfd, err := z.fork(ctx, o, append([]*os.File{far}, s.group.AttachFiles()...))
+	forked, err := s.zygote.fork(ctx, number, newOrder(spec, s.firstID), append([]*os.File{far}, s.group.AttachFiles()...))
 	if err = errors.Join(err, far.Close()); err != nil {
 		return errors.Join(err, stream.Close())
 	}
-	s.stream = stream
-	if s.proc, err = watch(pidfd); err != nil {
+	s.stream, s.network = stream, forked.Network
+	if s.proc, err = pidfd.FromFile(forked.pidfd); err != nil {
 		return errors.Join(err, stream.Close())
 	}
 	stop := context.AfterFunc(ctx, func() { _ = s.proc.Kill() })
@@ -140,26 +210,32 @@ func (s *liveSandbox) fork(ctx context.Context, z *zygote, p isolation.Plan) (er
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return errors.Join(fmt.Errorf("set up sandbox: %w", err), s.proc.Wait(context.Background()), stream.Close(), s.proc.Close())
+		return errors.Join(fmt.Errorf("set up sandbox: %w", err), s.proc.Wait(context.WithoutCancel(ctx)), stream.Close(), s.proc.Close())
 	}
 	return nil
 }
 
-// ready returns a live zygote, started anew when the last one has ended.
+// ready returns a live zygote with one user more, started anew when the last one
+// has ended or has forked enough.
 func (e *Engine) ready(ctx context.Context) (*zygote, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return nil, sandbox.Errorf(sandbox.KindUnavailable, "create sandbox", "engine native", "it is closed")
 	}
-	if e.zygote != nil && e.zygote.alive() {
-		return e.zygote, nil
+	if err := e.buryRetired(false); err != nil {
+		return nil, err
+	}
+	if z := e.zygote; z != nil && z.alive() && z.forks.Load() < e.forksPerZygote {
+		z.users.Add(1)
+		return z, nil
 	}
 	if old := e.zygote; old != nil {
-		e.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "zygote ended; starting another", slog.String("engine", Name), slog.Any("err", old.goneError()))
-		if err := e.bury(old); err != nil {
-			return nil, err
+		if !old.alive() {
+			e.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "zygote ended; starting another",
+				slog.String("engine", Name), slog.Any("err", old.goneError()))
 		}
+		e.retired = append(e.retired, old)
 		e.zygote = nil
 	}
 	e.number++
@@ -176,7 +252,22 @@ func (e *Engine) ready(ctx context.Context) (*zygote, error) {
 		return nil, errors.Join(err, emptyAndDelete(group))
 	}
 	e.zygote = z
+	z.users.Add(1)
 	return z, nil
+}
+
+// buryRetired ends the zygotes that nobody needs any more; all of them when the
+// engine closes. A dead one's sandboxes are dead too.
+func (e *Engine) buryRetired(all bool) error {
+	var errs []error
+	e.retired = slices.DeleteFunc(e.retired, func(z *zygote) bool {
+		if !all && z.alive() && z.users.Load() > 0 {
+			return false
+		}
+		errs = append(errs, e.bury(z))
+		return true
+	})
+	return errors.Join(errs...)
 }
 
 func (e *Engine) bury(z *zygote) error {
@@ -193,17 +284,19 @@ func (e *Engine) Reap(ctx context.Context) error {
 }
 
 // Close implements isolation.Engine.
-func (e *Engine) Close(context.Context) error {
+func (e *Engine) Close(ctx context.Context) error {
+	e.pool.close()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return nil
 	}
 	e.closed = true
-	var err error
 	if e.zygote != nil {
-		err = e.bury(e.zygote)
+		e.retired = append(e.retired, e.zygote)
 		e.zygote = nil
 	}
-	return errors.Join(err, e.cfg.Cgroups.Close())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
+	defer cancel()
+	return errors.Join(e.buryRetired(true), e.groups.close(ctx), e.cfg.Cgroups.Close())
 }

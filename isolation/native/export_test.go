@@ -27,6 +27,39 @@ func (e *Engine) ZygotePID() int {
 func (e *Engine) KillZygote() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.zygote == nil {
+		return
+	}
 	e.zygote.proc.Kill()
 	<-e.zygote.proc.Done()
+}
+
+// ReadyCount is how many sandboxes wait in the pool.
+func (e *Engine) ReadyCount() int {
+	e.pool.mu.Lock()
+	defer e.pool.mu.Unlock()
+	return len(e.pool.ready)
+}
+
+// KillReady ends the sandboxes that wait, as an accident would.
+func (e *Engine) KillReady() {
+	e.pool.mu.Lock()
+	defer e.pool.mu.Unlock()
+	for _, s := range e.pool.ready {
+		_ = s.proc.Kill()
+	}
+}
+
+// SetForksPerZygote makes zygotes end early.
+func (e *Engine) SetForksPerZygote(n int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.forksPerZygote = n
+}
+
+// RetiredCount is how many old zygotes still live.
+func (e *Engine) RetiredCount() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.retired)
 }

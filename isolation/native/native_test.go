@@ -26,7 +26,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func newEngine(t *testing.T) *native.Engine {
+func newEngine(t *testing.T) *native.Engine { return newEngineWithPool(t, 0) }
+
+func newEngineWithPool(t testing.TB, ready int) *native.Engine {
 	t.Helper()
 	testenv.Root(t)
 	testenv.Cgroup(t)
@@ -40,7 +42,7 @@ func newEngine(t *testing.T) *native.Engine {
 	}
 	e, err := native.New(native.Config{
 		Image: image, Cgroups: groups, Arch: runtime.GOARCH, Log: slog.New(slog.DiscardHandler),
-		UIDBase: 1_900_000_000, Sandboxes: 32,
+		UIDBase: 1_900_000_000, Sandboxes: 32, Ready: ready,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -55,4 +57,10 @@ func newEngine(t *testing.T) *native.Engine {
 
 func TestEngine_Conforms(t *testing.T) {
 	enginetest.Run(t, newEngine(t), enginetest.Options{Golden: "testdata/posture.golden"})
+}
+
+// TestEngine_ConformsFromItsPool: a sandbox that waited for its run holds as much
+// as one made for it.
+func TestEngine_ConformsFromItsPool(t *testing.T) {
+	enginetest.Run(t, newEngineWithPool(t, 4), enginetest.Options{Golden: "testdata/posture.golden"})
 }

@@ -10,18 +10,33 @@ import (
 	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
 )
 
-// order is what the zygote is asked to fork: the spec in the terms of mount(2)
-// and the id maps, for guest/isolate.py to carry out.
-type order struct {
-	ID           uint64               `json:"id"`
+// profile is what the sandboxes of equal limits have in common: the spec in the
+// terms of mount(2), for guest/isolate.py to carry out. A zygote is told each
+// once.
+type profile struct {
+	Kind         string               `json:"kind"` // "profile"
+	Profile      uint64               `json:"profile"`
 	Hostname     string               `json:"hostname"`
-	UIDMap       string               `json:"uid_map"`
-	GIDMap       string               `json:"gid_map"`
 	Mounts       []mountCall          `json:"mounts"`
 	Masked       []string             `json:"masked"`   // skipped where they do not exist
 	Readonly     []string             `json:"readonly"` // likewise
 	Capabilities []int                `json:"capabilities"`
 	Config       pyrunner.Confinement `json:"config"`
+}
+
+// order asks the zygote for one sandbox.
+type order struct {
+	Kind    string `json:"kind"` // "fork"
+	ID      uint64 `json:"id"`
+	Profile uint64 `json:"profile"`
+	UIDMap  string `json:"uid_map"`
+	GIDMap  string `json:"gid_map"`
+}
+
+// release gives the zygote a network back whose sandbox is gone.
+type release struct {
+	Kind    string `json:"kind"` // "release"
+	Network int    `json:"network"`
 }
 
 // mountCall is one mount(2): source, target, type, flags, data.
@@ -35,29 +50,37 @@ var capabilityNumbers = map[string]int{
 	"CAP_DAC_READ_SEARCH": 2, "CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7,
 }
 
-// newOrder translates a spec. firstID is the sandbox's first id as the zygote
-// sees it, whose own ids start at 0.
-func newOrder(spec *specs.Spec, firstID uint32, config pyrunner.Confinement) (order, error) {
-	o := order{
+// newProfile translates a spec.
+func newProfile(spec *specs.Spec, config pyrunner.Confinement) (profile, error) {
+	p := profile{
+		Kind:     "profile",
 		Hostname: spec.Hostname,
-		UIDMap:   idMap(spec.Linux.UIDMappings, firstID),
-		GIDMap:   idMap(spec.Linux.GIDMappings, firstID),
 		Config:   config,
 		Masked:   spec.Linux.MaskedPaths,
 		Readonly: spec.Linux.ReadonlyPaths,
 	}
 	for _, m := range spec.Mounts {
 		flags, data := mountOptions(m.Options)
-		o.Mounts = append(o.Mounts, mountCall{m.Source, m.Destination, m.Type, flags, data})
+		p.Mounts = append(p.Mounts, mountCall{m.Source, m.Destination, m.Type, flags, data})
 	}
 	for _, name := range spec.Process.Capabilities.Permitted {
 		number, ok := capabilityNumbers[name]
 		if !ok {
-			return order{}, fmt.Errorf("capability %s has no number here", name)
+			return profile{}, fmt.Errorf("capability %s has no number here", name)
 		}
-		o.Capabilities = append(o.Capabilities, number)
+		p.Capabilities = append(p.Capabilities, number)
 	}
-	return o, nil
+	return p, nil
+}
+
+// newOrder asks for a sandbox with the spec's ids. firstID is its first id as
+// the zygote sees it, whose own ids start at 0.
+func newOrder(spec *specs.Spec, firstID uint32) order {
+	return order{
+		Kind:   "fork",
+		UIDMap: idMap(spec.Linux.UIDMappings, firstID),
+		GIDMap: idMap(spec.Linux.GIDMappings, firstID),
+	}
 }
 
 func idMap(mappings []specs.LinuxIDMapping, firstID uint32) string {

@@ -13,7 +13,8 @@ import (
 func TestNewOrder_CarriesTheSpec(t *testing.T) {
 	l := sandbox.DefaultLimits()
 	spec := isolation.Spec(isolation.Plan{ID: "x", Limits: l}, isolation.Host{RootPath: "/", FirstID: 1_000_400})
-	o, err := newOrder(spec, 400, pyrunner.Confinement{})
+	o := newOrder(spec, 400)
+	p, err := newProfile(spec, pyrunner.Confinement{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,18 +29,18 @@ func TestNewOrder_CarriesTheSpec(t *testing.T) {
 		{"tmpfs", "/dev/shm", "tmpfs", 2 | 4 | 8, "mode=1777,size=16777216,nr_inodes=4096"},
 		{"tmpfs", "/workspace", "tmpfs", 2 | 4 | 8, "mode=0755,uid=1000,gid=1000,size=16777216,nr_inodes=4096"},
 	}
-	if diff := cmp.Diff(want, o.Mounts); diff != "" {
+	if diff := cmp.Diff(want, p.Mounts); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]int{2, 5, 6, 7}, o.Capabilities); diff != "" {
+	if diff := cmp.Diff([]int{2, 5, 6, 7}, p.Capabilities); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestNewOrder_RefusesUnknownCapability(t *testing.T) {
+func TestNewProfile_RefusesUnknownCapability(t *testing.T) {
 	spec := isolation.Spec(isolation.Plan{}, isolation.Host{})
 	spec.Process.Capabilities.Permitted = []string{"CAP_SYS_ADMIN"}
-	if _, err := newOrder(spec, 0, pyrunner.Confinement{}); err == nil {
+	if _, err := newProfile(spec, pyrunner.Confinement{}); err == nil {
 		t.Error("a capability that the engine does not know was dropped silently")
 	}
 }

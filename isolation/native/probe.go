@@ -66,7 +66,7 @@ func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
 // in it.
 func (e *Engine) lookInside(ctx context.Context) (_ []sandbox.LayerReport, err error) {
 	limits := sandbox.DefaultLimits()
-	sb, err := e.create(ctx, isolation.Plan{ID: "probe-" + strconv.Itoa(os.Getpid()), Limits: limits}, nil)
+	sb, err := e.create(ctx, limits)
 	if err != nil {
 		return nil, err
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -17,8 +17,10 @@ import (
 // liveSandbox is one live sandbox.
 type liveSandbox struct {
 	engine  *Engine
+	zygote  *zygote
 	firstID uint32
-	group   *cgroup.Group
+	network int // the zygote's number for it
+	group   *group
 	layers  []sandbox.LayerReport
 	stream  *net.UnixConn
 	proc    *pidfd.File
@@ -26,9 +28,6 @@ type liveSandbox struct {
 	destroy sync.Mutex
 	gone    bool
 }
-
-// watch takes over the descriptor of a sandbox's first process.
-func watch(f *os.File) (*pidfd.File, error) { return pidfd.FromFile(f) }
 
 // Stream implements isolation.Sandbox.
 func (s *liveSandbox) Stream() io.ReadWriteCloser { return s.stream }
@@ -80,16 +79,37 @@ func (s *liveSandbox) Destroy(ctx context.Context) error {
 	if s.gone {
 		return nil
 	}
-	err := errors.Join(s.proc.Kill(), s.stream.Close(), s.proc.Wait(ctx))
-	if err != nil {
+	err := s.proc.Kill()
+	if closeErr := s.stream.Close(); !errors.Is(closeErr, net.ErrClosed) {
+		err = errors.Join(err, closeErr)
+	}
+	if err := errors.Join(err, s.proc.Wait(ctx)); err != nil {
 		return err
 	}
-	if err := s.group.Delete(ctx); err != nil {
+	if err := s.engine.groups.give(ctx, s.group); err != nil {
 		return err
 	}
 	s.gone = true
+	s.zygote.release(s.network)
+	s.zygote.users.Add(-1)
 	s.engine.slots.give(s.firstID)
 	return s.proc.Close()
+}
+
+// usable tells whether a sandbox that has waited can still be used.
+func (s *liveSandbox) usable() bool {
+	ended, err := s.proc.Ended()
+	return err == nil && !ended && s.zygote.alive()
+}
+
+// discard removes a sandbox that nobody will use. What cannot be removed now is
+// logged and left to the next start's reap.
+func (s *liveSandbox) discard() {
+	ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
+	defer cancel()
+	if err := s.Destroy(ctx); err != nil {
+		s.engine.cfg.Log.LogAttrs(ctx, slog.LevelError, "discard sandbox", slog.String("engine", Name), slog.Any("err", err))
+	}
 }
 
 // deleteTimeout bounds the removal of a group whose processes are being killed.

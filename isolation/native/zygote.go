@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sandboxd/sandboxd/images"
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
@@ -30,18 +31,23 @@ type zygote struct {
 	group   *cgroup.Group
 	stderr  *tail
 
-	mu      sync.Mutex
-	nextID  uint64
-	waiting map[uint64]chan forked // closed without a value when the zygote is gone
-	gone    bool
+	users atomic.Int64 // sandboxes being made or alive
+	forks atomic.Int64
+
+	mu       sync.Mutex
+	nextID   uint64
+	waiting  map[uint64]chan forked // closed without a value when the zygote is gone
+	gone     bool
+	profiles map[shape]uint64 // those that it was told
 }
 
 // forked is the zygote's answer to an order.
 type forked struct {
-	ID    uint64              `json:"id"`
-	PID   int                 `json:"pid"`
-	Error *pyrunner.GuestFail `json:"error"`
-	pidfd *os.File
+	ID      uint64              `json:"id"`
+	PID     int                 `json:"pid"`
+	Network int                 `json:"network"`
+	Error   *pyrunner.GuestFail `json:"error"`
+	pidfd   *os.File
 }
 
 // zygoteConfig is the zygote entry's configuration (guest/zygote.py).
@@ -87,7 +93,7 @@ func startZygote(ctx context.Context, cfg Config, image *images.Image, group *cg
 	if err != nil {
 		return nil, errors.Join(err, errRead.Close())
 	}
-	z = &zygote{proc: proc, control: control, group: group, stderr: newTail(errRead), waiting: map[uint64]chan forked{}}
+	z = &zygote{proc: proc, control: control, group: group, stderr: newTail(errRead), waiting: map[uint64]chan forked{}, profiles: map[shape]uint64{}}
 	// Our copies go first: a reader's end must be seen as such.
 	closeFiles([]*os.File{setupRead, bootRead, far})
 	err = json.NewEncoder(setupWrite).Encode(newContainer(image))
@@ -138,9 +144,43 @@ func (z *zygote) boot(ctx context.Context, cfg Config, image *images.Image, w *o
 	return nil
 }
 
+// profile is the number of a shape's profile, which the zygote is told first
+// when it does not know it.
+func (z *zygote) profile(s shape, make func() (profile, error)) (uint64, error) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if number, ok := z.profiles[s]; ok {
+		return number, nil
+	}
+	p, err := make()
+	if err != nil {
+		return 0, err
+	}
+	p.Profile = uint64(len(z.profiles))
+	message, err := json.Marshal(p)
+	if err == nil {
+		err = z.control.Send(message)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("send profile to zygote: %w", err)
+	}
+	z.profiles[s] = p.Profile
+	return p.Profile, nil
+}
+
+// release gives a network back. A zygote that is gone has lost them all.
+func (z *zygote) release(network int) {
+	message, err := json.Marshal(release{Kind: "release", Network: network})
+	if err == nil && z.alive() {
+		_ = z.control.Send(message)
+	}
+}
+
 // fork orders one child. files are the child's stream and its cgroups' attach
 // files; they stay the caller's.
-func (z *zygote) fork(ctx context.Context, o order, files []*os.File) (*os.File, error) {
+func (z *zygote) fork(ctx context.Context, profile uint64, o order, files []*os.File) (*forked, error) {
+	o.Profile = profile
+	z.forks.Add(1)
 	answer := make(chan forked, 1)
 	z.mu.Lock()
 	if z.gone {
@@ -167,7 +207,7 @@ func (z *zygote) fork(ctx context.Context, o order, files []*os.File) (*os.File,
 		case f.Error != nil:
 			return nil, &sandbox.StepError{Step: f.Error.Step, Index: f.Error.Index, Errno: f.Error.Errno, Message: f.Error.Message}
 		}
-		return f.pidfd, nil
+		return &f, nil
 	case <-ctx.Done():
 		z.forget(o.ID) // receive closes the descriptor; the child ends with its stream
 		return nil, context.Cause(ctx)

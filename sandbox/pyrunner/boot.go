@@ -55,6 +55,12 @@ func WriteBoot(w io.Writer, entry string, config any) error {
 	return writeFrame(w, &frame{Type: FrameBoot, Boot: boot}, MaxFrameToGuest)
 }
 
+// WriteLimits sets the resource limits of a run whose sandbox was made before
+// they were known, in place of those of its Confinement.
+func WriteLimits(w io.Writer, limits []Rlimit) error {
+	return writeFrame(w, &frame{Type: FrameLimits, Rlimits: limits}, MaxFrameToGuest)
+}
+
 func mustRead(name string) string {
 	b, err := guestFiles.ReadFile("guest/" + name + ".py")
 	if err != nil {

@@ -21,9 +21,10 @@ type FrameType string
 
 // Frames from the daemon.
 const (
-	FrameBoot FrameType = "boot" // guest sources and configuration, first of all
-	FramePlan FrameType = "plan" // what to run, once
-	FrameEnd  FrameType = "end"  // kill the program and report
+	FrameBoot   FrameType = "boot"   // guest sources and configuration, first of all
+	FramePlan   FrameType = "plan"   // what to run, once
+	FrameEnd    FrameType = "end"    // kill the program and report
+	FrameLimits FrameType = "limits" // resource limits of the run, before its plan
 )
 
 // Frames from the guest.
@@ -48,8 +49,9 @@ var errCut = errors.New("stream ended within a frame")
 type frame struct {
 	Type FrameType `json:"type"`
 
-	Plan *Request `json:"plan,omitempty"`
-	Boot *Boot    `json:"boot,omitempty"`
+	Plan    *Request `json:"plan,omitempty"`
+	Boot    *Boot    `json:"boot,omitempty"`
+	Rlimits []Rlimit `json:"rlimits,omitempty"`
 
 	Stream string `json:"stream,omitempty"` // output: stdout or stderr; tail bytes follow a cut
 	Data   []byte `json:"data,omitempty"`

@@ -51,7 +51,7 @@ func (t *transcript) take(f *frame, onStart func()) error {
 		}
 		t.exit, t.closed = *f.Exit, true
 		return nil
-	case FrameBoot, FramePlan, FrameEnd, FrameHello, FrameError, FrameStarted:
+	case FrameBoot, FrameLimits, FramePlan, FrameEnd, FrameHello, FrameError, FrameStarted:
 	}
 	return fmt.Errorf("%w: %q frame after the start", ErrFrame, clip(string(f.Type), 32))
 }

@@ -29,3 +29,14 @@ func (f *File) Kill() error {
 	}
 	return nil
 }
+
+// Ended tells without blocking whether the process has ended.
+func (f *File) Ended() (bool, error) {
+	var ended bool
+	err := f.control(func(fd int) error {
+		var err error
+		ended, err = readable(fd)
+		return err
+	})
+	return ended, err
+}

@@ -1,5 +1,5 @@
 # want: cpu_limit
-# limits: {"cpu_ms": 1000, "wall_ms": 20000}
+# limits: {"cpu_ms": 1000, "wall_ms": 60000}
 import signal
 for number in range(1, 32):
     try:

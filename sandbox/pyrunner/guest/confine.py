@@ -59,15 +59,9 @@ def write_files(workspace, files):
                 os.fchmod(fd, int(entry.get("mode") or "0644", 8))
 
 
-def restrict(config):
-    """The irreversible part. The order matters: limits first, because the later
-    steps still need system calls that the filter forbids; the filter last."""
-    for index, (number, soft, hard) in enumerate(config["rlimits"]):
-        with kernel.step("rlimit", index):
-            _, most = resource.getrlimit(number)
-            if most != resource.RLIM_INFINITY:  # a lower hard limit of the host stays
-                soft, hard = min(soft, most), min(hard, most)
-            resource.setrlimit(number, (soft, hard))
+def close_doors(config):
+    """The irreversible part that is the same for every run; the filter last,
+    because the steps before it need calls that it forbids."""
     with kernel.step("no_new_privs"):
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     with kernel.step("not dumpable"):
@@ -77,3 +71,13 @@ def restrict(config):
             kernel.restrict_paths(config["landlock"])
     with kernel.step("seccomp"):
         kernel.load_filter(base64.b64decode(config["filter"]))
+
+
+def limit(rlimits):
+    """The run's own resource limits, when they are known."""
+    for index, (number, soft, hard) in enumerate(rlimits):
+        with kernel.step("rlimit", index):
+            _, most = resource.getrlimit(number)
+            if most != resource.RLIM_INFINITY:  # a lower hard limit of the host stays
+                soft, hard = min(soft, most), min(hard, most)
+            resource.setrlimit(number, (soft, hard))

@@ -13,12 +13,14 @@ import sys
 
 from sandboxd_guest import frames, kernel, supervisor
 
+# The network namespace is none of these: the zygote clones from inside an empty
+# one (networks.py).
 FLAGS = (kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID | kernel.CLONE_NEWNS
-         | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS)
+         | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS)
 
 
 def enter(order, stream, groups, mapped):
-    """Never returns. order: the daemon's description; stream: the descriptor
+    """Never returns. order: the daemon's description of a sandbox; stream: the descriptor
     to the daemon; groups: descriptors of cgroup files; mapped: a pipe that
     tells when the zygote has written the id maps."""
     try:

@@ -110,6 +110,10 @@ def unshare(flags):
     return _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
 
 
+def setns(fd, kind):
+    return _check(_libc.setns(ctypes.c_int(fd), ctypes.c_int(kind)), "setns")
+
+
 def close_from(first):
     """Closes every descriptor from first on: what is not listed is not leaked,
     whoever opened it."""

@@ -136,77 +136,100 @@ def _pipe():
     return read, write
 
 
-def _stdin(text):
-    """Standard input as a sealed file in memory: reading it never blocks, and
-    nothing has to be fed to a program that does not read."""
-    if not text:
-        return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-    data = text.encode("utf-8", "surrogateescape")
-    fd = os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    frames.write_all(fd, data)
-    os.lseek(fd, 0, os.SEEK_SET)
+def _stdin():
+    """Standard input as a file in memory, empty until the plan comes: reading
+    it never blocks, and nothing has to be fed to a program that does not
+    read."""
+    return os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+
+
+def _fill_stdin(fd, text):
+    data = memoryview(text.encode("utf-8", "surrogateescape"))
+    at = 0
+    while at < len(data):  # not through the file's position, which is the program's too
+        at += os.pwrite(fd, data[at:], at)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW
                 | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
-    return fd
+    os.close(fd)
 
 
-def _run_program(plan, config, fds):
-    """In the program's process: confines itself, then runs untrusted code."""
+def _run_program(config, fds):
+    """In the program's process: confines itself as far as is the same for every
+    run, waits for its part of the plan, then runs untrusted code."""
     try:
         with kernel.step("descriptors"):
             confine.take_descriptors(fds)
         confine.become(config)
         with kernel.step("workspace"):
             os.chdir(config["workspace"])
-        confine.write_files(config["workspace"], plan["files"])
+        confine.close_doors(config)
+        try:
+            size = int.from_bytes(frames.read_exactly(confine.TESTS_FD, 4), "big")
+            part = json.loads(frames.read_exactly(confine.TESTS_FD, size))
+        except frames.Closed:
+            os._exit(0)  # never used
+        confine.write_files(config["workspace"], part.pop("files"))
         with kernel.step("harness"):
-            channel = program.Channel(confine.REPORT_FD, confine.TESTS_FD, plan["nonce"])
-        confine.restrict(config)
+            channel = program.Channel(confine.REPORT_FD, confine.TESTS_FD, part.pop("nonce"))
+        confine.limit(part.pop("rlimits"))
     except kernel.StepError as error:
         os.write(confine.STATUS_FD, json.dumps(error.fields).encode("ascii"))
         os._exit(70)
     # Its closing tells the supervisor that all steps are done.
     os.close(confine.STATUS_FD)
-    own = {
-        "mode": plan["mode"], "solution": plan["solution"], "program": plan["program"],
-        "args": plan["args"], "fail_fast": plan["fail_fast"],
-        "workspace": config["workspace"], "site_packages": config["site_packages"],
-        "thread_stack_bytes": config["thread_stack_bytes"],
-    }
-    # Untrusted code can walk down to the frames of its callers and read what
-    # they hold. The plan has the tests in it, and this frame is one of them.
-    plan.clear()
-    program.run(own, channel)
+    program.run(part, channel)
 
 
-def _fork_program(plan, config):
-    """Starts the program; returns (pid, our ends of its pipes)."""
-    out, err, report, status = _pipe(), _pipe(), _pipe(), _pipe()
-    tests = _pipe()
-    stdin = _stdin(plan["stdin"])
-    pid = os.fork()
-    if pid == 0:
+class _Program:
+    """The program's process, forked before there is anything to run in it, and
+    so before this process has seen a plan."""
+
+    def __init__(self, config):
+        self.config = config
+        out, err, report, status, tests = _pipe(), _pipe(), _pipe(), _pipe(), _pipe()
+        self.stdin = _stdin()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                _run_program(config, {
+                    0: self.stdin, 1: out[1], 2: err[1], confine.REPORT_FD: report[1],
+                    confine.TESTS_FD: tests[0], confine.STATUS_FD: status[1]})
+            finally:
+                os._exit(70)
+        for fd in (out[1], err[1], report[1], tests[0], status[1]):
+            os.close(fd)
+        self.status = status[0]
+        self.pipes = {"stdout": out[0], "stderr": err[0], "report": report[0], "tests": tests[1]}
+
+    def start(self, plan):
+        """Hands the program its part of the plan, which the tests are not, and
+        waits until it is confined."""
+        if plan["stdin"]:
+            _fill_stdin(self.stdin, plan["stdin"])
+        else:
+            os.close(self.stdin)
+        part = json.dumps({
+            "mode": plan["mode"], "solution": plan["solution"], "program": plan["program"],
+            "args": plan["args"], "fail_fast": plan["fail_fast"], "files": plan["files"],
+            "nonce": plan["nonce"], "rlimits": self.config["rlimits"],
+            "workspace": self.config["workspace"], "site_packages": self.config["site_packages"],
+            "thread_stack_bytes": self.config["thread_stack_bytes"],
+        }).encode("ascii")
         try:
-            _run_program(plan, config, {
-                0: stdin, 1: out[1], 2: err[1], confine.REPORT_FD: report[1],
-                confine.TESTS_FD: tests[0], confine.STATUS_FD: status[1]})
-        finally:
-            os._exit(70)
-    for fd in (stdin, out[1], err[1], report[1], tests[0], status[1]):
-        os.close(fd)
-    failure = bytearray()
-    while True:
-        part = os.read(status[0], _READ)
-        if not part:
-            break
-        failure += part
-    os.close(status[0])
-    if failure:
-        raise kernel.StepError(**_as_step(json.loads(failure)))
-    pipes = {"stdout": out[0], "stderr": err[0], "report": report[0], "tests": tests[1]}
-    for fd in pipes.values():
-        os.set_blocking(fd, False)
-    return pid, pipes
+            frames.write_all(self.pipes["tests"], len(part).to_bytes(4, "big") + part)
+        except BrokenPipeError:
+            pass  # it has ended, and its status says why
+        failure = bytearray()
+        while True:
+            data = os.read(self.status, _READ)
+            if not data:
+                break
+            failure += data
+        os.close(self.status)
+        if failure:
+            raise kernel.StepError(**_as_step(json.loads(failure)))
+        for fd in self.pipes.values():
+            os.set_blocking(fd, False)
 
 
 def _as_step(fields):
@@ -311,21 +334,32 @@ def _account(status, usage, relay, cut):
     }
 
 
+def _read_plan(stream, config):
+    """The plan; limits of the run may come before it."""
+    while True:
+        frame = frames.read(stream)
+        if frame.get("type") != "limits":
+            return frame["plan"]
+        config["rlimits"] = frame["rlimits"]
+
+
 def serve(stream, config):
     """Says hello, runs the one plan that comes, and ends the process."""
     kernel.use_numbers(config["numbers"])
+    child = _Program(config)
     uname = os.uname()
     frames.write(stream, "hello", hello={
         "python": "%d.%d.%d" % sys.version_info[:3], "arch": uname.machine})
     try:
-        plan = frames.read(stream)["plan"]
+        plan = _read_plan(stream, config)
         try:
-            pid, pipes = _fork_program(plan, config)
+            child.start(plan)
         except kernel.StepError as error:
             frames.write(stream, "error", error=error.fields)
             os._exit(70)
         frames.write(stream, "started")
-        relay = _Relay(stream, plan, pipes)
+        pid = child.pid
+        relay = _Relay(stream, plan, child.pipes)
         status, usage = _relay_until_exit(relay, pid, config)
         # Children that hold the pipes must not delay the reply, nor write into
         # the workspace while it is read.

@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 
-from sandboxd_guest import isolate, kernel
+from sandboxd_guest import isolate, kernel, networks
 
 _MAX_ORDER = 256 << 10
 _MAX_FDS = 16
@@ -38,22 +38,58 @@ def main(fd, config):
     gc.collect()
     gc.freeze()
     control.send(json.dumps({"ready": True, "python": sys.version.split()[0]}).encode("ascii"))
+    zygote = _Zygote(control)
     while True:
-        _serve_one(control)
+        zygote.serve_one()
 
 
-def _serve_one(control):
-    message, fds = _receive(control)
-    order = json.loads(message)
-    pidfd = -1
-    try:
-        pid, pidfd = _fork(order, fds)
-        _answer(control, {"id": order["id"], "pid": pid}, [pidfd])
-    except kernel.StepError as error:
-        _answer(control, {"id": order["id"], "error": error.fields}, [])
-    finally:
-        for fd in fds + ([pidfd] if pidfd >= 0 else []):
-            os.close(fd)
+class _Zygote:
+    def __init__(self, control):
+        self.control = control
+        self.profiles = {}  # what orders have in common, by number
+        self.networks = networks.Networks()
+
+    def serve_one(self):
+        message, fds = _receive(self.control)
+        order = json.loads(message)
+        try:
+            if order["kind"] == "profile":
+                self.profiles[order["profile"]] = order
+            elif order["kind"] == "release":
+                self.networks.release(order["network"])
+            else:
+                self.fork(order, fds)
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def fork(self, order, fds):
+        answer = {"id": order["id"]}
+        pidfd = -1
+        try:
+            network = self.networks.take()
+            answer["network"] = network
+            profile = self.profiles[order["profile"]]
+            with kernel.step("clone"):
+                wait, tell = os.pipe()
+                self.networks.enter(network)
+                try:
+                    child = kernel.clone(isolate.FLAGS)
+                except OSError:
+                    self.networks.leave()
+                    raise
+            if child == 0:  # it stays in that network
+                os.close(tell)
+                isolate.enter(profile, fds[0], fds[1:], wait)
+            self.networks.leave()
+            answer["pid"], pidfd = child
+            os.close(wait)
+            _map_ids(child[0], order, tell)
+        except kernel.StepError as error:
+            answer["error"] = error.fields
+        _answer(self.control, answer, [pidfd] if "error" not in answer else [])
+        if pidfd >= 0:
+            os.close(pidfd)
 
 
 def _receive(control):
@@ -74,16 +110,9 @@ def _answer(control, answer, fds):
     control.sendmsg([json.dumps(answer).encode("ascii")], ancillary)
 
 
-def _fork(order, fds):
-    """Clones a child into fresh namespaces and maps its ids."""
-    with kernel.step("clone"):
-        wait, tell = os.pipe()
-        child = kernel.clone(isolate.FLAGS)
-        if child == 0:
-            os.close(tell)
-            isolate.enter(order, fds[0], fds[1:], wait)
-    pid, pidfd = child
-    os.close(wait)
+def _map_ids(pid, order, tell):
+    """Writes the child's id maps and tells it; only a parent with capabilities
+    over the zygote's namespace can map more than one id (user_namespaces(7))."""
     try:
         with kernel.step("id maps"):
             for name in ("gid_map", "uid_map"):
@@ -93,9 +122,5 @@ def _fork(order, fds):
                 finally:
                     os.close(fd)
             os.write(tell, b"1")
-    except kernel.StepError:
-        os.close(pidfd)
-        raise
     finally:
         os.close(tell)
-    return pid, pidfd
