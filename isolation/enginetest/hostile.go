@@ -107,8 +107,9 @@ func (s suite) attack(t *testing.T, a attack) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		spec.Limits.WallMillis = s.slow * planned.WallMillis
-		spec.Limits.CPUMillis = s.slow * planned.CPUMillis
+		ceilings := sandbox.DefaultCeilings()
+		spec.Limits.WallMillis = min(s.slow*planned.WallMillis, ceilings.WallMillis)
+		spec.Limits.CPUMillis = min(s.slow*planned.CPUMillis, ceilings.CPUMillis)
 	}
 	r := runSpec(t, s.engine, spec)
 	if !slices.Contains(a.want, r.Verdict) {

@@ -62,5 +62,5 @@ func TestEngine_Conforms(t *testing.T) {
 // TestEngine_ConformsFromItsPool: a sandbox that waited for its run holds as much
 // as one made for it.
 func TestEngine_ConformsFromItsPool(t *testing.T) {
-	enginetest.Run(t, newEngineWithPool(t, 4), enginetest.Options{Golden: "testdata/posture.golden"})
+	enginetest.Run(t, newEngineWithPool(t, 4), enginetest.Options{Golden: "testdata/posture.golden", Quick: testing.Short()})
 }
