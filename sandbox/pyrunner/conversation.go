@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/sandboxd/sandboxd/sandbox"
 )
@@ -101,9 +102,13 @@ func stepError(g *GuestFail) error {
 	return &sandbox.StepError{Step: clip(g.Step, 64), Index: g.Index, Errno: g.Errno, Message: clip(g.Message, 512)}
 }
 
+// clip cuts a text to at most n bytes, between characters, and marks the cut.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
 	}
 	return s[:n] + "…"
 }

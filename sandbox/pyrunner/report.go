@@ -11,10 +11,14 @@ import (
 // Caps on what the program's event channel may say. The program's own harness
 // stays far below them; only a forger meets them.
 const (
-	maxReportBytes = 64 << 20 // in all
+	maxReportBytes = 16 << 20 // in all
 	maxEventBytes  = 1 << 20  // one line
-	maxFailures    = 1000     // kept in detail
+	maxFailures    = 1000     // kept
 	maxText        = 256 << 10
+	// textBudget is what the failures of one run may hold of text, as JSON. What
+	// comes after keeps its first shortText bytes.
+	textBudget = 2 << 20
+	shortText  = 200
 )
 
 // event is one line of the program's channel.
@@ -54,12 +58,13 @@ type reportReader struct {
 	heard   bool // the sites event came
 	sites   map[int]*site
 	strays  int // failed assertions that are no site of the tests
+	budget  int // what is left of textBudget
 	report  sandbox.Report
 	closing bool // done or exception came; nothing may follow
 }
 
 func newReportReader(nonce string) *reportReader {
-	return &reportReader{nonce: nonce, sites: map[int]*site{}}
+	return &reportReader{nonce: nonce, sites: map[int]*site{}, budget: textBudget}
 }
 
 // write takes bytes of the channel. Only the sheer amount is an error: what the
@@ -166,9 +171,41 @@ func (r *reportReader) takeFailure(e *event) {
 		return
 	}
 	r.report.Failures = append(r.report.Failures, sandbox.Failure{
-		Line: e.Line, Source: clip(e.Source, maxText), Message: clip(e.Message, maxText),
-		Op: clip(e.Op, 16), Left: e.Left, Right: e.Right,
+		Line: e.Line, Source: r.keep(e.Source), Message: r.keep(e.Message),
+		Op: clip(e.Op, 16), Left: r.keepRepr(e.Left), Right: r.keepRepr(e.Right),
 	})
+}
+
+// keep clips a text to what the run may still hold.
+func (r *reportReader) keep(text string) string {
+	text = clip(text, maxText)
+	size := jsonLen(text)
+	if size > r.budget {
+		text = clip(text, shortText)
+		size = min(r.budget, size)
+	}
+	r.budget -= size
+	return text
+}
+
+func (r *reportReader) keepRepr(text *string) *string {
+	if text == nil {
+		return nil
+	}
+	kept := r.keep(*text)
+	return &kept
+}
+
+// jsonLen is the length of a text as JSON, quotes not counted: a control
+// character takes six bytes.
+func jsonLen(s string) int {
+	n := len(s)
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] == '"' || s[i] == '\\' {
+			n += 5
+		}
+	}
+	return n
 }
 
 // finish counts. Sites are numbered with those of the top level first, so the

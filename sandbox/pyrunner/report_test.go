@@ -1,10 +1,12 @@
 package pyrunner
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/sandboxd/sandboxd/sandbox"
 )
@@ -91,6 +93,37 @@ func TestReport_IsBounded(t *testing.T) {
 	}
 }
 
+// TestReport_TextHasABudget: many long texts cost the daemon no more than a few.
+func TestReport_TextHasABudget(t *testing.T) {
+	r := newReportReader("n")
+	long, err := json.Marshal(strings.Repeat("\x00é", 20_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 40 {
+		line := events(`"event":"failed","message":` + string(long) + `,"left":` + string(long) + `,"right":"1"`)
+		if err := r.write([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rep := r.finish()
+	out, err := json.Marshal(rep.Failures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Broken != "" || rep.Failed != 40 || len(rep.Failures) != 40 {
+		t.Errorf("failed %d, kept %d, broken %q", rep.Failed, len(rep.Failures), rep.Broken)
+	}
+	if len(out) > textBudget+textBudget/10 {
+		t.Errorf("the failures take %d bytes", len(out))
+	}
+	for i, f := range rep.Failures {
+		if !utf8.ValidString(f.Message) || len(f.Message) < shortText-10 {
+			t.Fatalf("failure %d: message of %d bytes", i, len(f.Message))
+		}
+	}
+}
+
 func TestTranscript_RefusesDisorder(t *testing.T) {
 	limits := sandbox.DefaultLimits()
 	limits.OutputBytes, limits.ArtifactBytes, limits.ArtifactCount = 10, 10, 1
@@ -162,6 +195,13 @@ func TestSummary_OrderAndLength(t *testing.T) {
 	}
 	if len(lines) != 5+40 || lines[len(lines)-1] != "line 59" {
 		t.Errorf("%d lines, the last %q", len(lines), lines[len(lines)-1])
+	}
+	many := &sandbox.Result{Verdict: sandbox.Failed}
+	for range 500 {
+		many.Failures = append(many.Failures, sandbox.Failure{Message: strings.Repeat("m", 5000)})
+	}
+	if got := Summary(many); len(got) > 20<<10 || !strings.HasSuffix(got, " more") {
+		t.Errorf("%d bytes, ending in %q", len(got), got[max(0, len(got)-20):])
 	}
 	if got := Summary(&sandbox.Result{Passed: true}); got != "All tests passed." {
 		t.Errorf("passed: %q", got)

@@ -8,8 +8,13 @@ import (
 	"github.com/sandboxd/sandboxd/sandbox"
 )
 
-// summaryTraceback is how many of the last lines of stderr a summary shows.
-const summaryTraceback = 40
+// What a summary shows at most: the last lines of stderr, and of texts what a
+// model's context can bear.
+const (
+	summaryTraceback = 40
+	summaryLine      = 2000     // bytes of one failure or line
+	summaryFailures  = 16 << 10 // bytes of all failures
+)
 
 // Summary is a short account of a result for a person or a debugging model: the
 // exception first, then the failed assertions, then the end of stderr, where
@@ -20,20 +25,20 @@ func Summary(r *sandbox.Result) string {
 	}
 	var lines []string
 	if r.ExceptionType != "" {
-		lines = append(lines, fmt.Sprintf("Exception: %s: %s", r.ExceptionType, r.ExceptionMessage))
+		lines = append(lines, fmt.Sprintf("Exception: %s: %s", r.ExceptionType, clip(r.ExceptionMessage, summaryLine)))
 	} else if r.Verdict != sandbox.Failed {
 		lines = append(lines, "Verdict: "+describe(r))
 	}
 	if len(r.Failures) > 0 {
 		lines = append(lines, "Failed assertions:")
-		for _, f := range r.Failures {
-			lines = append(lines, "  - "+failureText(f))
-		}
+		lines = append(lines, failureLines(r.Failures)...)
 	}
 	if stderr := strings.TrimRight(r.Stderr, "\n"); stderr != "" {
 		tail := strings.Split(stderr, "\n")
 		lines = append(lines, fmt.Sprintf("Traceback (last %d lines):", summaryTraceback))
-		lines = append(lines, tail[max(0, len(tail)-summaryTraceback):]...)
+		for _, line := range tail[max(0, len(tail)-summaryTraceback):] {
+			lines = append(lines, clip(line, summaryLine))
+		}
 	}
 	return strings.Join(lines, "\n")
 }
@@ -48,6 +53,20 @@ func describe(r *sandbox.Result) string {
 		return fmt.Sprintf("exited: code %d before the end", *r.ExitCode)
 	}
 	return string(r.Verdict)
+}
+
+// failureLines are the failures that fit, and how many do not.
+func failureLines(failures []sandbox.Failure) []string {
+	var lines []string
+	room := summaryFailures
+	for i, f := range failures {
+		line := "  - " + clip(failureText(f), summaryLine)
+		if room -= len(line); room < 0 {
+			return append(lines, fmt.Sprintf("  … and %d more", len(failures)-i))
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 // failureText is the message, and what it was about where the message alone
