@@ -105,6 +105,7 @@ func (s suite) verdicts(t *testing.T) {
 		{"empty", tests("", ""), sandbox.Passed, 0, 0},
 		{"exits early", tests("import os\ndef f():\n    os._exit(0)\n", "f()\nassert True\n"), sandbox.Exited, 0, 1},
 		{"script", script("print('x')\n"), sandbox.Passed, 0, 0},
+		{"script opens its streams", script("open('/dev/stdout', 'w').write('x')\nopen('/dev/stderr', 'w').write('x')\nassert open('/dev/stdin').read() == ''\n"), sandbox.Passed, 0, 0},
 		{"script exits", script("raise SystemExit(3)\n"), sandbox.Exited, 0, 0},
 		{"script raises", script("raise ValueError(1)\n"), sandbox.Raised, 0, 0},
 		{"aborts", script("import os\nos.abort()\n"), sandbox.Crashed, 0, 0},

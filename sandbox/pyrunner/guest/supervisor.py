@@ -188,6 +188,8 @@ class _Program:
         self.config = config
         out, err, report, status, tests = _pipe(), _pipe(), _pipe(), _pipe(), _pipe()
         self.stdin = _stdin()
+        for fd in (out[1], err[1]):
+            os.fchmod(fd, 0o622)  # /dev/stdout can be opened, and nothing read back from it
         self.pid = os.fork()
         if self.pid == 0:
             try:
