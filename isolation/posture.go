@@ -4,10 +4,12 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sandboxd/sandboxd/sandbox"
 	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
@@ -73,6 +75,37 @@ func LookInside(ctx context.Context, sb Sandbox, limits sandbox.Limits) (Posture
 		return Posture{}, fmt.Errorf("look inside: %w", err)
 	}
 	return p, nil
+}
+
+// removeTimeout bounds the removal of a sandbox that was only looked at.
+const removeTimeout = 30 * time.Second
+
+// Examine makes a sandbox, looks at it from inside and removes it: how engines
+// probe themselves.
+func Examine(ctx context.Context, limits sandbox.Limits, create func(context.Context) (Sandbox, error)) (_ Posture, err error) {
+	sb, err := create(ctx)
+	if err != nil {
+		return Posture{}, err
+	}
+	defer func() {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+		defer cancel()
+		err = errors.Join(err, sb.Destroy(clean))
+	}()
+	return LookInside(ctx, sb, limits)
+}
+
+// LandlockReport is the layer of an engine that confines with the given ABI,
+// and whose sandboxes would not start if the kernel refused the ruleset.
+func LandlockReport(abi int) sandbox.LayerReport {
+	if abi == 0 {
+		return sandbox.LayerReport{
+			Layer: sandbox.LayerLandlock, State: sandbox.LayerMissing,
+			Reason: "the kernel has no Landlock, or it is switched off",
+			Mend:   "boot Linux 5.13 or newer with landlock in the lsm= list",
+		}
+	}
+	return sandbox.LayerReport{Layer: sandbox.LayerLandlock, State: sandbox.LayerHeld, Reason: fmt.Sprintf("ABI %d", abi)}
 }
 
 // Layers judges the layers that can be seen from inside. own are the

@@ -2,7 +2,6 @@ package native
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -64,25 +63,16 @@ func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
 
 // lookInside makes one sandbox with default limits and runs the posture program
 // in it.
-func (e *Engine) lookInside(ctx context.Context) (_ []sandbox.LayerReport, err error) {
+func (e *Engine) lookInside(ctx context.Context) ([]sandbox.LayerReport, error) {
 	limits := sandbox.DefaultLimits()
-	sb, err := e.create(ctx, limits)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
-		defer cancel()
-		err = errors.Join(err, sb.Destroy(clean))
-	}()
-	// Asked of the kernel before the program ends: the host id that the program
-	// really has.
-	posture, err := isolation.LookInside(ctx, sb, limits)
+	posture, err := isolation.Examine(ctx, limits, func(ctx context.Context) (isolation.Sandbox, error) {
+		return e.create(ctx, limits)
+	})
 	if err != nil {
 		return nil, err
 	}
 	reports := posture.Layers(ownNamespaces())
-	return append(reports, e.distinctUID(posture), e.landlockReport()), nil
+	return append(reports, e.distinctUID(posture), isolation.LandlockReport(e.landlock)), nil
 }
 
 // distinctUID checks the program's id map against the ids that were given out.
@@ -94,17 +84,6 @@ func (e *Engine) distinctUID(p isolation.Posture) sandbox.LayerReport {
 		r.State, r.Reason = sandbox.LayerMissing, fmt.Sprintf("seen from inside: id map %v", p.UIDMap)
 	}
 	return r
-}
-
-func (e *Engine) landlockReport() sandbox.LayerReport {
-	if e.landlock == 0 {
-		return sandbox.LayerReport{
-			Layer: sandbox.LayerLandlock, State: sandbox.LayerMissing,
-			Reason: "the kernel has no Landlock, or it is switched off",
-			Mend:   "boot Linux 5.13 or newer with landlock in the lsm= list",
-		}
-	}
-	return sandbox.LayerReport{Layer: sandbox.LayerLandlock, State: sandbox.LayerHeld, Reason: fmt.Sprintf("ABI %d", e.landlock)}
 }
 
 func (e *Engine) probeCgroups() ([]sandbox.LayerReport, error) {

@@ -24,10 +24,8 @@ import (
 // Name is the engine's name.
 const Name = "process"
 
-const (
-	setupTimeout   = 30 * time.Second
-	destroyTimeout = 10 * time.Second
-)
+// setupTimeout bounds the making of one sandbox.
+const setupTimeout = 30 * time.Second
 
 // Config is what the engine needs; everything is required.
 type Config struct {

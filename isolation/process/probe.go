@@ -54,18 +54,11 @@ func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
 	return support, nil
 }
 
-func (e *Engine) lookInside(ctx context.Context) (_ []sandbox.LayerReport, err error) {
+func (e *Engine) lookInside(ctx context.Context) ([]sandbox.LayerReport, error) {
 	limits := sandbox.DefaultLimits()
-	sb, err := e.create(ctx, isolation.Plan{ID: "probe-" + strconv.Itoa(os.Getpid()), Limits: limits}, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
-		defer cancel()
-		err = errors.Join(err, sb.Destroy(clean))
-	}()
-	posture, err := isolation.LookInside(ctx, sb, limits)
+	posture, err := isolation.Examine(ctx, limits, func(ctx context.Context) (isolation.Sandbox, error) {
+		return e.create(ctx, isolation.Plan{ID: "probe-" + strconv.Itoa(os.Getpid()), Limits: limits}, nil)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -77,18 +70,7 @@ func (e *Engine) lookInside(ctx context.Context) (_ []sandbox.LayerReport, err e
 			Reason: "the daemon may not change user ids", Mend: "run the daemon as root",
 		}
 	}
-	return append(seen, uid, e.landlockReport()), nil
-}
-
-func (e *Engine) landlockReport() sandbox.LayerReport {
-	if e.landlock == 0 {
-		return sandbox.LayerReport{
-			Layer: sandbox.LayerLandlock, State: sandbox.LayerMissing,
-			Reason: "the kernel has no Landlock, or it is switched off",
-			Mend:   "boot Linux 5.13 or newer with landlock in the lsm= list",
-		}
-	}
-	return sandbox.LayerReport{Layer: sandbox.LayerLandlock, State: sandbox.LayerHeld, Reason: fmt.Sprintf("ABI %d", e.landlock)}
+	return append(seen, uid, isolation.LandlockReport(e.landlock)), nil
 }
 
 // report is what was seen of the engine's own layers; all others are no part of
