@@ -1,35 +1,37 @@
 """Counting the assertions of the tests text.
 
-Each assert statement becomes an if statement that tells a recorder how it went
-and, when it failed, raises what Python would have raised, from where it
-stands. Nothing is bound to a name: operands are passed through the recorder on
-their way to the comparison, and the recorder itself is put into the compiled
-code as a constant. So locals(), class dictionaries, metaclasses and scopes see
+Each assert statement becomes an if statement that tells probes how it went and,
+when it failed, raises what Python would have raised, from where it stands.
+Nothing is bound to a name: operands are passed through probes on their way to
+the comparison, and the probes are put into the compiled code as constants. So locals(), class dictionaries, metaclasses and scopes see
 exactly what they see in a plain run.
 
     assert LEFT == RIGHT, MESSAGE
 
-becomes, @ being the recorder,
+becomes, the names being the probes themselves,
 
-    if @.first(LEFT) == @.then(RIGHT):
-        @.passed(SITE)
+    if first(LEFT) == then(RIGHT):
+        passed(TOKEN)
     else:
-        raise @.failed(@.failing(SITE), MESSAGE)
-
-and without failing() where the message is missing or a constant.
+        raise failed(failing(fails(), SITE), MESSAGE)
 """
 
 from ast import (
     Assert, Attribute, Call, Compare, Constant, Expr, If, Load, Raise,
     Eq, Gt, GtE, In, Is, IsNot, Lt, LtE, NotEq, NotIn)
+from collections import deque
+from functools import _lru_cache_wrapper
+from itertools import count
 from os import urandom
-from sys import _getframe
-from types import CodeType
+from sys import _getframe, getrecursionlimit, setrecursionlimit
+from types import CodeType, FunctionType
 
-from sandboxd_guest import interpreter, reprs
+from sandboxd_guest import reprs
 from sandboxd_guest.pristine import builtins_copy as __builtins__
 
 NO_MESSAGE = "AssertionError (no message)"
+FAILURES_TOLD_MAX = 1000
+_NOTE_GONE = "<an assertion failed and the note of it is gone>"
 _LOST_MESSAGE = "<message could not be shown: its expression raised an exception>"
 
 _OPERATORS = {
@@ -39,19 +41,28 @@ _OPERATORS = {
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _NOTHING = object()
 _LOAD = Load()
+_RECENT = 64  # failures without a note whose error is still recognised
+_SPARE_RECURSION = 400
 
 
 class Instrumented:
     """sites: one tuple an assert statement, those of the top level first;
-    top: how many of those there are; mark: stands for the recorder."""
+    top: how many of those there are; mark: begins what stands for a probe;
+    tokens: the sites by what tells of their passes."""
 
-    __slots__ = ("sites", "top", "mark")
+    __slots__ = ("sites", "top", "mark", "tokens")
 
     def __init__(self):
         self.sites = []
         self.top = 0
+        self.tokens = {}
         # The text under test must not be able to contain it.
         self.mark = "@" + urandom(16).hex()
+
+    def token(self, site):
+        token = int.from_bytes(urandom(7), "big")
+        self.tokens[token] = site
+        return token
 
 
 def instrument(body):
@@ -81,26 +92,22 @@ def instrument(body):
 
 
 def _rewrite(node, result):
-    site, test = len(result.sites), node.test
+    site, test, mark = len(result.sites), node.test, result.mark
     where = _place(node)
-    # One node for all uses: a syntax tree may share them, and making nodes is
-    # what instrumenting costs.
-    recorder = Constant(value=result.mark, **where)
     operators, constant = (), _NOTHING
     if type(test) is Compare:
         operators = tuple(_OPERATORS[type(operator)] for operator in test.ops)
-        constant = _record_operands(test, recorder)
+        constant = _record_operands(test, mark)
     result.sites.append((node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, operators, constant))
+    token = Constant(value=result.token(site), **where)
     number = Constant(value=site, **where)
-    failed = [number]
+    failed = [_call(mark + "failing", [_call(mark + "fails", [], where), number], where)]
     if node.msg is not None:
-        if type(node.msg) is not Constant:
-            failed = [_call(recorder, "failing", failed, where)]
         failed.append(node.msg)
     return If(
         test=test,
-        body=[Expr(value=_call(recorder, "passed", [number], where), **where)],
-        orelse=[Raise(exc=_call(recorder, "failed", failed, where), cause=None, **where)],
+        body=[Expr(value=_call(mark + "passed", [token], where), **where)],
+        orelse=[Raise(exc=_call(mark + "failed", failed, where), cause=None, **where)],
         **where)
 
 
@@ -111,182 +118,298 @@ def _place(node):
     }
 
 
-def _call(recorder, method, arguments, where):
-    function = Attribute(value=recorder, attr=method, ctx=_LOAD, **where)
-    return Call(func=function, args=arguments, keywords=[], **where)
+def _call(probe, arguments, where):
+    return Call(func=Constant(value=probe, **where), args=arguments, keywords=[], **where)
 
 
-def _record_operands(test, recorder):
-    """Leads the operands through the recorder. A constant side of a plain
+def _record_operands(test, mark):
+    """Leads the operands through the probes. A constant side of a plain
     comparison is known already: returns (is it the left one, its value)."""
-    operands = test.comparators
+    operands, first, then = test.comparators, mark + "first", mark + "then"
     if len(operands) == 1:
         if type(operands[0]) is Constant:
-            test.left = _call(recorder, "first", [test.left], _place(test.left))
+            test.left = _call(first, [test.left], _place(test.left))
             return False, operands[0].value
         if type(test.left) is Constant:
-            operands[0] = _call(recorder, "first", operands[:], _place(operands[0]))
+            operands[0] = _call(first, operands[:], _place(operands[0]))
             return True, test.left.value
-    test.left = _call(recorder, "first", [test.left], _place(test.left))
-    operands[:] = [_call(recorder, "then", [operand], _place(operand)) for operand in operands]
+    test.left = _call(first, [test.left], _place(test.left))
+    operands[:] = [_call(then, [operand], _place(operand)) for operand in operands]
     return _NOTHING
 
 
-def inject(code, mark, recorder):
-    """code with the recorder in the place of its mark. A constant needs no
+def inject(code, probes):
+    """code with the probes in the places of their marks. A constant needs no
     name that the program could see, rebind or clear away."""
     constants = tuple(
-        recorder if constant == mark and type(constant) is str
-        else inject(constant, mark, recorder) if type(constant) is CodeType
+        probes.get(constant, constant) if type(constant) is str
+        else inject(constant, probes) if type(constant) is CodeType
         else constant
         for constant in code.co_consts)
     if all(new is old for new, old in zip(constants, code.co_consts)):
         return code
-    code = code.replace(co_consts=constants)
-    recorder.trust(code)
-    return code
+    return code.replace(co_consts=constants)
 
 
-class Recorder:
-    """Hears of every evaluation of every site, from any thread.
+class Probes:
+    """What the instrumented code calls, from any thread. User code can reach
+    all of it: through the constants of a frame above its own, as a tracer, from
+    a repr. So nothing here leads to the rest of the harness, and these functions
+    see neither its modules nor the built-ins it uses. They only take notes:
+
+    - told: tokens of sites that passed;
+    - fails: a counter that nothing can set back, so that a test that was false
+      once cannot be made undone;
+    - log: what there is to show of failures, which is no more than that.
+
+    The recorder reads the notes between two statements.
 
     An evaluation in progress is known by its frame: one frame is in one
     statement at a time, while threads, recursion and coroutines switch between
     frames. Frames are remembered by id, so as not to keep them alive."""
 
-    __slots__ = (
-        "_send", "_source", "_repr_room", "_room", "_full_reports", "_sites", "_operands",
-        "_trusted", "_passed", "_failed", "_raised", "_unsettled", "failures", "unreported")
+    __slots__ = ("space", "told", "log", "recent", "operands", "fails", "sites", "_named")
 
-    def __init__(self, send, source, repr_room, room, full_reports):
+    def __init__(self, shower, repr_room, room, full_reports):
+        self.space = {"__builtins__": {}}
+        self.told, self.log, self.operands, self.sites = set(), [], {}, []
+        self.recent = deque(maxlen=_RECENT)
+        self.fails = count().__next__
+        functions = _operand_probes(self.operands, self.told.add)
+        functions += _failure_probes(
+            self.operands, self.log, self.recent, self.sites, shower, repr_room, room, full_reports)
+        self._named = {function.__name__: self._opaque(function) for function in functions}
+        self._named["fails"] = self.fails
+
+    def _opaque(self, function):
+        """A callable whose attributes do not lead to function, which could be
+        given another code."""
+        bare = FunctionType(function.__code__, self.space, function.__name__, None, function.__closure__)
+        return _lru_cache_wrapper(bare, 0, False, tuple)
+
+    def by_mark(self, mark):
+        return {mark + name: probe for name, probe in self._named.items()}
+
+
+def _operand_probes(operands, tell):
+    frame_at, identity = _getframe, id
+
+    def first(operand):
+        operands[identity(frame_at(1))] = (operand,)
+        return operand
+
+    def then(operand):
+        frame = identity(frame_at(1))
+        operands[frame] = operands.get(frame, ()) + (operand,)
+        return operand
+
+    def passed(token):
+        if operands:
+            operands.pop(identity(frame_at(1)), None)
+        tell(token)
+
+    return [first, then, passed]
+
+
+def _failure_probes(operands, log, recent, sites, shower, repr_room, room, full_reports):
+    frame_at, identity, failure, size = _getframe, id, AssertionError, len
+    limit_now, set_limit, too_deep = getrecursionlimit, setrecursionlimit, RecursionError
+    smallest, limit_max = min, 2**31 - 1
+    show, say, brief, nothing = shower.show, shower.message, shower.brief, _NOTHING
+    spare, chars_max, log_max = _SPARE_RECURSION, 2 * reprs.RUN_BYTES_MAX, FAILURES_TOLD_MAX
+    noted, spent, begun = set(), [0], [0]
+
+    def text_of(make, value, limit):
+        text = make(value, limit)
+        if spent[0] > chars_max:
+            return brief(text)
+        spent[0] += size(text)
+        return text
+
+    def fill(note, site, values):
+        operators, constant = sites[site]
+        if constant is not nothing and values:
+            is_left, value = constant
+            values = (value, values[0]) if is_left else (values[0], value)
+        if size(values) >= 2:
+            note[1] = operators[size(values) - 2]
+            note[2] = text_of(show, values[-2], repr_room)
+            note[3] = text_of(show, values[-1], repr_room)
+
+    def failing(number, site):
+        """The site's test was false; its message is not evaluated yet, and may
+        raise something else than AssertionError."""
+        values = operands.pop(identity(frame_at(1)), ())
+        note = [site, None, None, None, None, None]
+        begun[0] += 1
+        full = begun[0] <= full_reports
+        if not full and (site in noted or size(noted) >= log_max):
+            return None
+        noted.add(site)
+        log.append(note)
+        before = limit_now()
+        set_limit(smallest(before + spare, limit_max))
+        raised = limit_now()
+        try:
+            if full:
+                fill(note, site, values)
+        finally:
+            if limit_now() == raised:
+                try:
+                    set_limit(before)
+                except too_deep:
+                    pass  # lower than where we stand
+        return note
+
+    def failed(note, *message):
+        """The AssertionError to raise. note: what failing() gave."""
+        error = failure(*message)
+        if note is None:
+            recent.append(error)
+            return error
+        before = limit_now()
+        set_limit(smallest(before + spare, limit_max))
+        raised = limit_now()
+        try:
+            note[4] = text_of(say, message[0], room) if message else ""
+        finally:
+            if limit_now() == raised:
+                try:
+                    set_limit(before)
+                except too_deep:
+                    pass
+        note[5] = error
+        return error
+
+    return [failing, failed]
+
+
+class Recorder:
+    """Makes events of what the probes noted. It works between statements only,
+    and believes no more of the notes than it must."""
+
+    def __init__(self, send, source, probes, full_reports, is_first_process):
         self._send = send
         self._source = source
-        self._repr_room = repr_room
-        self._room = room
+        self._probes = probes
         self._full_reports = full_reports
-        self._sites = []
-        self._operands = {}
-        self._trusted = {}
-        self._passed = set()
-        self._failed = set()
-        self._raised = {}
-        self._unsettled = {}
+        self._is_first_process = is_first_process
+        self._budget = reprs.Budget()
+        self._sites, self._by_token = [], {}
+        self._passed, self._failed = set(), set()
+        self._raised = []  # (error, message) of this statement
+        self._counted = 0  # what the next look at the counter would give
+        self._evaluated = self._noted = self._told = 0
+        self.trash = []
         self.failures = 0
         self.unreported = 0
 
-    def expect(self, sites):
-        self._sites.extend(sites)
+    def expect(self, instrumented):
+        self._sites.extend(instrumented.sites)
+        self._by_token.update(instrumented.tokens)
+        self._probes.sites.extend(site[4:6] for site in self._sites)
 
-    def trust(self, code):
-        """Only code instrumented here may tell of a pass: the solution can find
-        the recorder in the constants of a frame above its own."""
-        self._trusted[id(code)] = code  # kept, so that its id stays its own
+    def collect(self):
+        """Sends what was noted since."""
+        told = self._probes.told
+        if told:
+            sites = []
+            while told:
+                token = told.pop()
+                site = self._by_token.get(token) if type(token) is int else self.trash.append(token)
+                if site is not None and site not in self._passed:
+                    sites.append(site)
+            sites.sort()
+            self._passed.update(sites)
+            for site in sites:
+                self._deliver({"event": "passed", "site": site})
+        now = self._probes.fails()
+        failed, self._counted = now - self._counted, now + 1
+        if failed or self._probes.log:
+            self._evaluated += failed
+            self.failures += failed
+            self._take_log()
 
-    # Called by instrumented code.
+    def _take_log(self):
+        log = self._probes.log
+        notes = log[:]
+        del log[: len(notes)]
+        for note in notes:
+            self.trash.append(note)
+            if type(note) is list and len(note) == 6 and type(note[0]) is int and 0 <= note[0] < len(self._sites):
+                self._noted += 1
+                self._tell(*note)
 
-    def first(self, operand):
-        self._operands[id(_getframe(1))] = (operand,)
-        return operand
+    def _tell(self, site, op, left, right, message, error):
+        event = {"event": "failed", "site": site, "line": self._sites[site][0]}
+        if self._told < self._full_reports:
+            event["source"] = self._budget.take(self._source.segment(*self._sites[site][:4]))
+            if type(op) is str and type(left) is str and type(right) is str:
+                event["op"] = op[:10]
+                event["left"], event["right"] = self._budget.take(left), self._budget.take(right)
+        known = message if type(message) is str else _LOST_MESSAGE
+        event["message"] = self._message(known)
+        if error is not None:
+            self._raised.append((error, known))
+        self._deliver_failure(event)
 
-    def then(self, operand):
-        frame = id(_getframe(1))
-        self._operands[frame] = self._operands.get(frame, ()) + (operand,)
-        return operand
+    def _message(self, text):
+        if self._told >= self._full_reports:
+            text = reprs.brief(text)
+        return self._budget.take(text or NO_MESSAGE)
 
-    def passed(self, site):
-        if self._operands:
-            self._operands.pop(id(_getframe(1)), None)
-        if site not in self._passed and id(_getframe(1).f_code) in self._trusted:
-            self._passed.add(site)
-            self._send({"event": "passed", "site": site})
-
-    def failing(self, site):
-        """The site's test was false; its message is not evaluated yet, and may
-        raise something else than AssertionError."""
-        return self._begin(site, id(_getframe(1)))
-
-    def failed(self, begun, *message):
-        """The AssertionError to raise. begun: what failing() gave, or the site."""
-        event = self._begin(begun, id(_getframe(1))) if type(begun) is int else begun
-        text = ""
-        if message and "source" in event:
-            with interpreter.RoomToRecurse():
-                text = reprs.message(message[0], self._room)
-        event["message"] = text or NO_MESSAGE
-        self._settle(event)
-        error = AssertionError(*message)
-        self._raised[id(error)] = (text, event["line"])
-        return error
-
-    def _begin(self, site, frame):
-        operands = self._operands.pop(frame, ())
-        event = self._event(site)
-        if "source" in event:
-            with interpreter.RoomToRecurse():
-                self._compare(event, self._sites[site], operands)
-        self._unsettled[id(event)] = event
-        return event
-
-    # Called between statements.
-
-    def message_of(self, error, line):
-        """The message of an error that came from the site at line and was
-        reported then; else None. An id alone can be that of a dead error."""
-        message, raised_at = self._raised.get(id(error), (None, 0))
-        return message if raised_at == line else None
+    def message_of(self, error):
+        """The message of an error that came from a site in this statement."""
+        for held, message in self._raised:
+            if held is error:
+                return message
+        return "" if any(held is error for held in self._probes.recent) else None
 
     def foreign(self, site, line, message):
         """An AssertionError that no site raised left a statement: of the top
         level assert `site`, or of another statement at `line`."""
-        event = self._event(site)
-        event["message"] = message or NO_MESSAGE
-        if site is None:
-            event["line"] = line
-            if "source" in event:
-                event["source"] = reprs.cut(self._source.line(line).strip(), self._repr_room)
-        self._unsettled[id(event)] = event
-        self._settle(event)
-
-    def end_statement(self):
-        """Forgets what an exception left behind half-way, so that it keeps no
-        object alive, and reports failures whose message never came."""
-        if self._operands:
-            self._operands.clear()
-        if self._raised:
-            self._raised.clear()
-        for event in list(self._unsettled.values()):
-            event.setdefault("message", _LOST_MESSAGE)
-            self._settle(event)
-
-    def _event(self, site):
-        """A failure as far as it is known. One more than is reported in full
-        has no source."""
         self.failures += 1
-        event = {"event": "failed", "site": site}
-        if site is not None:
-            event["line"] = self._sites[site][0]
-        if self.failures <= self._full_reports:
-            text = "" if site is None else self._source.segment(*self._sites[site][:4])
-            event["source"] = reprs.cut(text, self._repr_room)
-        return event
+        event = {"event": "failed", "site": site, "line": line if site is None else self._sites[site][0]}
+        if self._told < self._full_reports:
+            text = self._source.line(line).strip() if site is None else self._source.segment(*self._sites[site][:4])
+            event["source"] = self._budget.take(text)
+        event["message"] = self._message(message)
+        self._deliver_failure(event)
 
-    def _settle(self, event):
-        if self._unsettled.pop(id(event), None) is None:
-            return
+    def _deliver_failure(self, event):
         site = event["site"]
-        if "source" not in event and site is not None and site in self._failed:
+        if self._told >= self._full_reports and site is not None and site in self._failed \
+                or self._told >= FAILURES_TOLD_MAX:
             self.unreported += 1  # says nothing new
             return
         self._failed.add(site)
-        self._send(event)
+        self._told += 1
+        self._deliver(event)
 
-    def _compare(self, event, site, operands):
-        operators, constant = site[4], site[5]
-        if constant is not _NOTHING and operands:
-            is_left, value = constant
-            operands = (value, operands[0]) if is_left else (operands[0], value)
-        if len(operands) < 2:
-            return
-        event["op"] = operators[len(operands) - 2]
-        event["left"] = reprs.show(operands[-2], self._repr_room)
-        event["right"] = reprs.show(operands[-1], self._repr_room)
+    def _deliver(self, event):
+        if self._is_first_process():
+            self._send(event)
+
+    def end_statement(self):
+        """Forgets what the statement left, and returns it: an exception can
+        leave operands behind half-way, which must be kept alive no longer."""
+        things, self.trash = self.trash, []
+        things.extend(self._raised)
+        things.extend(self._probes.operands.values())
+        things.extend(self._probes.recent)
+        self._raised = []
+        self._probes.operands.clear()
+        self._probes.recent.clear()
+        return things
+
+    def finish(self):
+        """Failing evaluations of which no note is left: those that said
+        nothing new, or that user code has taken away."""
+        self.collect()
+        missing = self._evaluated - self._noted
+        if missing > 0:
+            if self._told < self._full_reports:
+                self.foreign(None, 0, _NOTE_GONE)
+                missing -= 1
+                self.failures -= 1
+            self.unreported += missing

@@ -35,10 +35,6 @@ class Streams:
         sys.stderr = sys.__stderr__ = err
         self._outs = (out, err)
 
-    def flush_errors(self):
-        """Before a traceback: what the program wrote to sys.stderr comes first."""
-        _flush(getattr(sys, "stderr", None))
-
     def write_error(self, text):
         """Past sys.stderr, which user code may have replaced or closed."""
         data = text.encode("utf-8", "backslashreplace")

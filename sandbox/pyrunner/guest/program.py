@@ -7,6 +7,7 @@ name, and this module forgets the others before the first user code.
 """
 
 import sys
+from importlib import import_module
 from os import _exit
 
 from sandboxd_guest.channel import EXIT_CHANNEL_BROKEN, Channel
@@ -30,7 +31,10 @@ def run(plan, channel):
 def _begin(plan, channel, outcomes, harness):
     mode = harness["scriptrun" if plan["mode"] == "script" else "testrun"]
     send, receive_tests = channel.detach()
-    own = [globals()] + [vars(module) for module in harness.values()]
+    channel_globals = Channel.send.__globals__
+    modules = [module for name, module in harness.items() if name != "exposed"]
+    modules.extend(harness["exposed"].values())
+    own = [globals(), channel_globals] + [vars(module) for module in modules]
     return mode.session(plan, send, receive_tests, outcomes, own, harness)
 
 
@@ -62,19 +66,26 @@ def _drive(outcomes, execute, anything, gettrace, settrace, getprofile, setprofi
 def _conceal():
     """Imports the harness and takes it out of sys.modules and the package, now
     and not in each run: in a forked child, every object touched is a page
-    copied. What stays is one name here, which run takes away."""
-    from sandboxd_guest import asserts, interpreter, pristine, reporting, reprs
-    from sandboxd_guest import scriptrun, sourcetext, testrun, textmodule, tracebacks
+    copied. What stays is one name here, which run takes away.
 
-    modules = (asserts, interpreter, pristine, reporting, reprs,
-               scriptrun, sourcetext, testrun, textmodule, tracebacks)
-    harness = {}
-    for module in modules:
-        package, _, name = module.__name__.partition(".")
-        del sys.modules[module.__name__]
-        delattr(sys.modules[package], name)
-        harness[name] = module
+    The modules that show user values run user code above their frames, which
+    can change all they lead to. So these are a set of their own, `exposed`,
+    that the harness calls through the driver only; it has its own for itself."""
+    exposed = _take(("pristine", "reprs", "sourcetext", "tracebacks"))
+    harness = _take((
+        "asserts", "interpreter", "pristine", "reporting", "reprs", "scriptrun",
+        "sourcetext", "testrun", "textmodule", "tracebacks"))
+    harness["exposed"] = exposed
     return harness
+
+
+def _take(names):
+    package = sys.modules["sandboxd_guest"]
+    modules = {name: import_module("sandboxd_guest." + name) for name in names}
+    for name, module in modules.items():
+        del sys.modules[module.__name__]
+        delattr(package, name)
+    return modules
 
 
 _harness = _conceal()

@@ -7,7 +7,15 @@ whatever they raise becomes a placeholder.
 
 from sandboxd_guest.pristine import builtins_copy as __builtins__
 
+try:
+    from _json import encode_basestring_ascii as _encoded
+except ImportError:  # an interpreter built without its C accelerators
+    from json.encoder import py_encode_basestring_ascii as _encoded
+
 NAME_CHARS_MAX = 200
+TEXT_BYTES_MAX = 256 << 10  # of one text, as it is sent
+RUN_BYTES_MAX = 1 << 20  # of a run's texts together, as they are sent
+_BRIEF_CHARS, _BRIEF_BYTES = 200, 1200
 _DEPTH_MAX = 40
 # Safely under the smallest digit limit an interpreter can be set to (640).
 _INT_BITS_MAX = 2000
@@ -51,6 +59,52 @@ def cut(text, room):
     if len(text) <= room:
         return text
     return text[:room] + "… [cut, %d characters in all]" % len(text)
+
+
+def fit(text, room=TEXT_BYTES_MAX):
+    """text, cut to what takes room bytes when it is sent: one character can
+    become twelve."""
+    if len(text) * 12 <= room:
+        return text
+    size = len(_encoded(text))
+    if size <= room:
+        return text
+    return cut(text, fitting(text, size, room))
+
+
+def encoded_size(text):
+    return len(_encoded(text))
+
+
+def fitting(text, size, room):
+    """How many characters of text, whose encoded size is known, fit the room."""
+    count = len(text)
+    while size > room:
+        count = min(count - 1, count * room // size)
+        size = len(_encoded(text[:count]))
+    return count
+
+
+class Budget:
+    """The bytes that all texts of a run's assertions may take together. A text
+    past it is brief, and never lost entirely."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, size=RUN_BYTES_MAX):
+        self._left = size
+
+    def take(self, text):
+        text = fit(text)
+        size = len(_encoded(text))
+        if size > self._left:
+            return brief(text)
+        self._left -= size
+        return text
+
+
+def brief(text):
+    return fit(cut(text, _BRIEF_CHARS), _BRIEF_BYTES)
 
 
 def show(value, room):

@@ -17,34 +17,34 @@ _usual_hook = sys.__excepthook__
 
 def session(plan, send, receive_tests, outcomes, own, harness):
     """A generator with one step; see testrun.session."""
-    report = reporting.Report(plan, send, interpreter.prepare(plan, PROGRAM), (PROGRAM,), own)
+    streams = interpreter.prepare(plan, PROGRAM)
+    report = reporting.Report(plan, send, streams, (PROGRAM,), own, outcomes, harness["exposed"])
     text = plan["program"]
-    report.held[PROGRAM].fill(text)
+    report.hold(PROGRAM, text)
     loader = textmodule.TextLoader(PROGRAM, text)
     main = textmodule.main_module(plan["workspace"] + "/" + PROGRAM, loader)
     try:
         code = compile(without_mark(text), PROGRAM, "exec", dont_inherit=True, optimize=0)
     except BaseException as error:
-        report.fatal(error, "program")
+        yield from report.fatal(error, "program")
     try:
         interpreter.hide()
         yield code, vars(main)
-        _finish(report, reporting.outcome_of(outcomes))
+        yield from _finish(report, report.outcome())
     except BaseException as error:
-        report.failed_itself(error, "program")
+        yield from report.failed_itself(error, "program")
 
 
 def _finish(report, error):
     code = 0
     if error is not None and not _is_plain_exit(error):
-        event = report.exception(error, "program")
+        event = yield from report.exception(error, "program")
         code = event.get("exit_code", 1)
-        _show(report, error, event["traceback"])
+        yield from _show(report, error, event["traceback"])
     for last in (_join_threads, _run_exit_handlers):
-        try:
-            last()
-        except BaseException as late:
-            _show(report, late, report.formatter.format(late))
+        _, late = yield from report.call(last)
+        if late is not None:
+            yield from _show(report, late)
     if code == 0 and report.is_first_process():
         report.send({"event": "done"})
     report.end(code)
@@ -54,13 +54,15 @@ def _is_plain_exit(error):
     return issubclass(type(error), SystemExit) and reporting.exit_code(error) == 0
 
 
-def _show(report, error, traceback):
+def _show(report, error, traceback=None):
+    if traceback is None:
+        traceback = (yield from report.describe(error))[2]
     hook = getattr(sys, "excepthook", _usual_hook)
     if hook is _usual_hook or issubclass(type(error), SystemExit):
-        report.print(error, traceback)
+        yield from report.print(error, traceback)
         return
-    try:
-        hook(type(error), error, error.__traceback__)
-    except BaseException as second:
-        report.print(second, report.formatter.format(second))
-        report.print(error, traceback)
+    _, second = yield from report.call(hook, type(error), error, error.__traceback__)
+    if second is not None:
+        told = (yield from report.describe(second))[2]
+        yield from report.print(second, "Error in sys.excepthook:\n" + told + "\nOriginal exception was:\n")
+        yield from report.print(error, traceback)

@@ -12,6 +12,7 @@ from sandboxd_guest import reprs
 from sandboxd_guest.pristine import builtins_copy as __builtins__
 from sandboxd_guest.sourcetext import SourceText
 
+HARNESS = "<sandboxd>"  # the file name of code that the driver runs for the harness
 _HEAD = "Traceback (most recent call last):\n"
 _CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
 _CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
@@ -43,8 +44,18 @@ class Formatter:
 
     def __init__(self, held, own, room):
         self._held = held
-        self._own = own
+        self._own = frozenset(map(id, own))  # ids: user code must not find more
         self._room = room
+
+    def describe(self, error, message=None):
+        """What there is to tell of error, of plain types: the name of its type,
+        its message, the whole traceback, user_lines, syntax_line. User code
+        runs meanwhile. message: as for format."""
+        if message is None:
+            message = self.message(error)
+        kind = type(error)
+        line = self.syntax_line(error) if issubclass(kind, SyntaxError) else None
+        return reprs.type_name(kind), message, self.format(error, message), self.user_lines(error), line
 
     def message(self, error):
         return reprs.message(error, self._room)
@@ -55,9 +66,8 @@ class Formatter:
         entries = []
         trace = traceback_of(error)
         while trace is not None:
-            spaces = trace.tb_frame.f_globals
-            if not any(spaces is own for own in self._own):
-                code = trace.tb_frame.f_code
+            code = trace.tb_frame.f_code
+            if id(trace.tb_frame.f_globals) not in self._own and code.co_filename != HARNESS:
                 entries.append((code.co_filename, trace.tb_lineno or 0, code.co_name))
             trace = trace.tb_next
         return entries
@@ -72,11 +82,11 @@ class Formatter:
         """The whole text, chained exceptions first, ending in a newline.
         message: error's own, where it is known; asking twice could show."""
         text = "".join(self._chain(error, message, {}))
-        if len(text) <= self._room:
-            return text
-        head = self._room // 4  # the end says most
-        mark = "\n… [cut, %d characters in all]\n" % len(text)
-        return text[:head] + mark + text[head - self._room :]
+        shown, room = _middle_cut(text, self._room), self._room
+        while reprs.encoded_size(shown) > reprs.TEXT_BYTES_MAX:
+            room = min(len(shown), room) * 2 // 3
+            shown = _middle_cut(text, room)
+        return shown
 
     def _chain(self, error, message, libraries):
         last, links, seen = error, [], set()
@@ -174,6 +184,14 @@ class Formatter:
         if len(members) > _GROUP_MAX:
             parts.append("  | … [cut, %d exceptions in all]\n" % len(members))
         return parts
+
+
+def _middle_cut(text, room):
+    if len(text) <= room:
+        return text
+    head = room // 4  # the end says most
+    mark = "\n… [cut, %d characters in all]\n" % len(text)
+    return text[:head] + mark + text[head - room :]
 
 
 def _repeated(count):

@@ -135,6 +135,41 @@ for f in [o for o in gc.get_objects() if isinstance(o, types.FunctionType)]:
 """,
 }
 
+# Defines forge: calls whatever looks like the way out from the frames below.
+REACH = """
+import sys, types
+def forge(frame=None):
+    frame = frame or sys._getframe(1)
+    while frame:
+        todo, seen = [dict(frame.f_locals), frame.f_globals], {}
+        depth = 0
+        while todo and depth < 5:
+            depth += 1
+            following = []
+            for value in todo:
+                if id(value) in seen: continue
+                seen[id(value)] = value
+                if type(value) is dict: following += list(value.values())
+                elif type(value) in (list, tuple, set): following += list(value)
+                elif type(value) is types.FunctionType:
+                    following += [c.cell_contents for c in value.__closure__ or ()]
+                    if value.__name__ == "send" and "channel" in value.__code__.co_filename: win(value)
+                elif type(value) is types.MethodType: following += [value.__self__, value.__func__]
+                elif type(value) is types.GeneratorType and value.gi_frame: following.append(value.gi_frame.f_locals)
+                elif type(value).__module__.startswith("sandboxd"):
+                    for name in dir(value):
+                        if not name.startswith("__"):
+                            try: following.append(getattr(value, name))
+                            except Exception: pass
+            todo = following
+        frame = frame.f_back
+def win(send):
+    import os
+    for site in range(3): send({"event": "passed", "site": site})
+    send({"event": "done"})
+    os._exit(0)
+"""
+
 # These may end the run in any way but a pass.
 NO_PASS = {
     "exit": "import os\ndef answer(n): os._exit(0)",
@@ -267,6 +302,102 @@ def answer(n):
     sys.settrace(trace)
     return 0
 """,
+    "recorder called through its constants": """
+import os, sys
+def reach(value, depth, seen):
+    if depth < 0 or id(value) in seen: return
+    seen[id(value)] = value
+    if callable(value):
+        for event in ({"event": "passed", "site": 0}, {"event": "passed", "site": 1}, {"event": "passed", "site": 2},
+                      {"event": "done"}):
+            if "send" in str(getattr(value, "__name__", "")):
+                try: value(event)
+                except Exception: pass
+    names = [n for n in dir(value) if not n.startswith("__") or n in ("__self__", "__closure__", "__globals__",
+             "__wrapped__", "__func__", "__dict__")]
+    for name in names:
+        try: reach(getattr(value, name), depth - 1, seen)
+        except Exception: pass
+    if type(value) in (list, tuple, set, deque): [reach(v, depth - 1, seen) for v in list(value)]
+    if type(value) is dict: [reach(v, depth - 1, seen) for v in list(value.values())]
+    if type(value).__name__ == "cell": reach(value.cell_contents, depth - 1, seen)
+from collections import deque
+def answer(n):
+    reach(sys._getframe(1).f_code.co_consts, 5, {})
+    os._exit(0)
+""",
+    "trusted and passed": """
+import sys
+def answer(n):
+    frame = sys._getframe(1)
+    for c in frame.f_code.co_consts:
+        try: c._trusted[id(answer.__code__)] = 1; c.passed(n - 2)
+        except Exception: pass
+        try: c._send = lambda *a: None
+        except Exception: pass
+        for token in frame.f_code.co_consts:
+            if type(token) is int and callable(c):
+                try: c(token)
+                except Exception: pass
+    return 0
+""",
+    "frames under repr": REACH + """
+class V:
+    def __eq__(self, other): return False
+    def __repr__(self):
+        forge()
+        return "v"
+    __str__ = __repr__
+def answer(n): return V()
+""",
+    "frames under a message": REACH + """
+class V(AssertionError):
+    def __str__(self):
+        forge()
+        return "v"
+    __repr__ = __str__
+def answer(n): raise V
+""",
+    "frames under an exception's message": REACH + """
+class V(ValueError):
+    def __str__(self):
+        forge()
+        return "v"
+    @property
+    def __notes__(self):
+        forge()
+def answer(n): raise V
+""",
+    "frames under flush": REACH + """
+class Err:
+    def write(self, text): pass
+    def flush(self): forge()
+sys.stderr = Err()
+def answer(n): raise AssertionError
+""",
+    "frames under a finaliser": REACH + """
+class V(AssertionError):
+    def __del__(self): forge()
+class W:
+    def __eq__(self, other): raise V
+    def __del__(self): forge()
+def answer(n): return W()
+""",
+    "frames seen by a profiler": REACH + """
+def see(frame, event, arg): forge(frame); return see
+def answer(n):
+    sys.setprofile(see); sys.settrace(see)
+    return 0
+""",
+    "frames seen by a thread": REACH + """
+import threading
+main = threading.get_ident()
+def see():
+    while 1: forge(sys._current_frames().get(main))
+sys.setswitchinterval(1e-6)
+threading.Thread(target=see, daemon=True).start()
+def answer(n): return 0
+""",
     "fork and leave": "import os\ndef answer(n):\n    if os.fork(): os._exit(0)\n    return n * n",
     "stack overflow": """
 import sys
@@ -381,7 +512,7 @@ def look():
 """
         text = ("seen = look()\nassert len(seen) > 10\n"
                 "bad = [n for n in seen if 'sandboxd_guest' in n[2] and n[1] not in "
-                "('run', '_drive', '_begin', '_conceal', 'Channel', 'channel')]\nassert not bad, bad\n")
+                "('run', '_drive', '_begin', '_conceal', '_take', 'Channel', 'channel')]\nassert not bad, bad\n")
         ended = run_tests(solution, text)
         self.assertTrue(ended.passed, (ended.messages(), ended.stderr))
 

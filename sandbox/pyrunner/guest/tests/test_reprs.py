@@ -145,5 +145,15 @@ class NameTest(unittest.TestCase):
         self.assertEqual(reprs.qualified_name(ValueError), "ValueError")
 
 
+class FitTest(unittest.TestCase):
+    def test_counts_what_is_sent(self):
+        import json
+        for letter in ("x", "\0", "é", "\U0001f600", "\""):
+            text = reprs.fit(letter * 10000, 5000)
+            self.assertLess(len(json.dumps(text)), 5300)
+            self.assertTrue("[cut, 10000 characters in all]" in text)
+        self.assertEqual(reprs.fit("é" * 10, 62), "é" * 10)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import tempfile
@@ -124,6 +125,11 @@ class FormatTest(unittest.TestCase):
         self.assertLess(len(shown), 1100)
         self.assertIn("… [cut, ", shown)
         self.assertTrue(shown.startswith("Traceback"))
+
+    def test_room_as_sent(self):
+        shown = ours("raise ValueError('\U0001f600' * 60000)\n")
+        self.assertLess(len(json.dumps(shown)), 257 << 10)
+        self.assertTrue(shown.endswith("\U0001f600\n"))
 
     def test_frames_of_the_harness_are_left_out(self):
         error = raised_by("1 / 0\n")
