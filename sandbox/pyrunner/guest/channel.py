@@ -24,6 +24,10 @@ TESTS_BYTES_MAX = 256 << 20
 _scan_json = JSONDecoder().scan_once
 
 
+_errno_of = OSError.__dict__["errno"].__get__
+_traceback_of = BaseException.__dict__["__traceback__"].__get__
+
+
 class Channel:
     """Channel(fd_out, fd_in, nonce) sends events and receives the tests."""
 
@@ -50,13 +54,18 @@ def _sender(fd, nonce):
     head = '{"nonce":' + encode(nonce) + ","
     put, each, total, lock = write, map, sum, RLock()
     end_process, exit_code, broken = _exit, EXIT_CHANNEL_BROKEN, OSError
-    pending, draining = [], [False]
+    pending, draining, ended, last_events = [], [False], [False], ("done", "exception")
+    errno_of, traceback_of = _errno_of, _traceback_of
 
     def send(event):
+        if ended[0]:
+            event = {}  # nothing may follow the last event, which can be unsent yet
         pairs = [encode(key) + ":" + encode(value) for key, value in event.items()]
         line = (head + ",".join(pairs) + "}\n").encode("ascii")
         with lock:
-            pending.append((line, []))
+            if event:
+                pending.append((line, []))
+                ended[0] = event.get("event") in last_events
             if draining[0]:
                 return  # a signal handler inside the loop below: it will send this too
             draining[0] = True
@@ -71,8 +80,12 @@ def _sender(fd, nonce):
                         written.extend(each(put, (fd,), (rest,)))
                     else:
                         del pending[0]
-            except broken:
-                end_process(exit_code)
+            except broken as error:
+                # A signal handler of the program can raise such an error too; it
+                # has a frame of its own.
+                if traceback_of(error).tb_next is None and errno_of(error):
+                    end_process(exit_code)
+                raise
             finally:
                 draining[0] = False
 
@@ -102,6 +115,7 @@ def _encoder():
 def _receiver(fd):
     take, shut, end_process, scan = read, close, _exit, _scan_json
     size, number, smallest = len, int.from_bytes, min
+    errno_of, traceback_of = _errno_of, _traceback_of
     exit_code, broken, retry, limit = EXIT_CHANNEL_BROKEN, OSError, EINTR, TESTS_BYTES_MAX
 
     def read_exactly(count):
@@ -110,7 +124,9 @@ def _receiver(fd):
             try:
                 chunk = take(fd, smallest(missing, 1 << 20))
             except broken as error:
-                if error.errno == retry:
+                if traceback_of(error).tb_next is not None or not errno_of(error):
+                    raise  # from a signal handler
+                if errno_of(error) == retry:
                     continue
                 end_process(exit_code)
             if not chunk:

@@ -6,6 +6,7 @@ frame under it leads to the way out. So most of this are generators."""
 
 import sys
 from os import getpid
+from signal import SIG_SETMASK
 
 from sandboxd_guest import interpreter, reprs, tracebacks
 from sandboxd_guest.channel import EXIT_CHANNEL_BROKEN
@@ -89,6 +90,7 @@ class Report:
 
     def exception(self, error, phase):
         """Sends the event of an exception, and returns it."""
+        mask = interpreter.hold_signals()
         kind, message, traceback, _, line = yield from self.describe(error)
         event = {"event": "exception", "phase": phase, "type": kind, "message": message, "traceback": traceback}
         if issubclass(type(error), SystemExit):
@@ -97,6 +99,7 @@ class Report:
             event["syntax_line"] = line
         if self.is_first_process():
             self.send(event)
+        yield from self.call(interpreter.set_mask, SIG_SETMASK, mask)
         return event
 
     def describe(self, error, message=None):

@@ -166,6 +166,7 @@ class _Tests:
                 yield from self._report.print(error, traceback)
 
     def done(self):
+        interpreter.hold_signals()
         self._recorder.finish()
         if self._report.is_first_process():
             event = {"event": "done"}

@@ -113,6 +113,13 @@ class SendTest(unittest.TestCase):
         os.close(write)
         self.assertEqual(_in_child(send), EXIT_CHANNEL_BROKEN)
 
+    def test_nothing_follows_the_last_event(self):
+        for last in ("done", "exception"):
+            channel = Channel(self.write, -1, "n")
+            for name in ("loaded", last, "failed", "done", "exception"):
+                channel.send({"event": name})
+            self.assertEqual([line["event"] for line in self.lines()], ["loaded", last])
+
     def test_detached_channel_can_do_nothing(self):
         send, _ = self.channel.detach()
         with self.assertRaises(TypeError):

@@ -242,6 +242,20 @@ class ReportTest(unittest.TestCase):
         self.assertFalse(ended.passed)
         self.assertEqual(ended.exception["type"], "Late")
 
+    def test_errors_of_signal_handlers_are_the_programs(self):
+        """The usual way to limit time: TimeoutError is an OSError."""
+        for kind in ("TimeoutError", "BrokenPipeError", "ConnectionError"):
+            for arguments in ("", "32, 'x'"):
+                solution = "import signal\ndef late(*a): raise %s(%s)\nsignal.signal(signal.SIGALRM, late)\n" % (
+                    kind, arguments)
+                text = "signal.setitimer(signal.ITIMER_REAL, 0.005, 0.0005)\n" + "assert 1\n" * 50000
+                ended = run_tests(solution, text, seconds=60)
+                self.assertEqual(ended.exception["type"], kind)
+                self.assertEqual([e["event"] for e in ended.events].count("exception"), 1)
+                self.assertEqual(ended.events[-1]["event"], "exception")
+                self.assertNotIn("channel", ended.exception["traceback"])
+                self.assertIn("in late", ended.exception["traceback"])
+
     def test_output_is_whole(self):
         ended = run_tests("import sys", "print('\\udcff', end='')\nsys.stdout.write('tail')\nassert 1\n")
         self.assertEqual(ended.stdout, "\\udcfftail")
