@@ -41,6 +41,10 @@ type Sandbox interface {
 	// the kernel counted: OOMKills and Usage. The other fields stay zero: how
 	// the program ended is the supervisor's to say.
 	Wait(ctx context.Context) (sandbox.Outcome, error)
+	// Failure says, after Wait, why the sandbox ended when that was the engine's
+	// or the host's doing and not the program's: a kind that a caller can act on.
+	// Nil means that nothing of that kind is known.
+	Failure(ctx context.Context) error
 	// Destroy kills what still runs and returns when nothing of the sandbox is
 	// left on the host. It may be called again.
 	Destroy(ctx context.Context) error

@@ -10,7 +10,7 @@ type Limits struct {
 	WallMillis      int64 `json:"wall_ms,omitempty" minimum:"0" doc:"Wall-clock time from the start of the program, in milliseconds"`
 	CPUMillis       int64 `json:"cpu_ms,omitempty" minimum:"0" doc:"CPU time of the whole sandbox, children included, in milliseconds"`
 	MemoryBytes     int64 `json:"memory_bytes,omitempty" minimum:"0" doc:"Memory of the whole sandbox, its temporary files included, without swap, in bytes"`
-	Processes       int64 `json:"processes,omitempty" minimum:"0" doc:"Child processes the program may have at once"`
+	Processes       int64 `json:"processes,omitempty" minimum:"0" doc:"Child processes the program may have at once; none by default. With any, children and threads share one budget of threads plus processes"`
 	Threads         int64 `json:"threads,omitempty" minimum:"0" doc:"Threads of the program, the first one included"`
 	OpenFiles       int64 `json:"open_files,omitempty" minimum:"0" doc:"Open descriptors of a process"`
 	FileBytes       int64 `json:"file_bytes,omitempty" minimum:"0" doc:"Size of the largest file that may be written, in bytes"`

@@ -10,7 +10,8 @@ type Usage struct {
 	QueueMillis     float64 `json:"queue_ms" doc:"Time the run waited to be admitted"`
 	SetupMillis     float64 `json:"setup_ms" doc:"Time to make the sandbox ready"`
 	RunMillis       float64 `json:"run_ms" doc:"Wall time from the start of the program to its end"`
-	ReapMillis      float64 `json:"reap_ms" doc:"Time from the program's end until its whole process tree was gone"`
+	CollectMillis   float64 `json:"collect_ms" doc:"Time to collect files after the program's end"`
+	ReapMillis      float64 `json:"reap_ms" doc:"Time from then until the whole process tree was gone"`
 	StdoutBytes     int64   `json:"stdout_bytes" doc:"Bytes written to standard output, kept or not"`
 	StderrBytes     int64   `json:"stderr_bytes" doc:"Bytes written to standard error, kept or not"`
 }

@@ -37,13 +37,18 @@ const (
 //
 // Facts go before claims: a program that was stopped, or that a signal ended,
 // gets no verdict out of its report. A stop that came after the program had
-// already left by itself is not held against it.
+// already left by itself is not held against it; what it had consumed by then
+// is.
 func VerdictOf(mode Mode, limits Limits, o Outcome, r Report) (Verdict, string) {
 	killed := !o.Exited
+	if killed && o.Stopped == StopCanceled {
+		return Canceled, ""
+	}
+	if written := o.Usage.StdoutBytes + o.Usage.StderrBytes; limits.OutputStopBytes > 0 && written > limits.OutputStopBytes {
+		return OutputLimit, ""
+	}
 	if killed {
 		switch o.Stopped {
-		case StopCanceled:
-			return Canceled, ""
 		case StopOutput:
 			return OutputLimit, ""
 		case StopWall:
@@ -52,7 +57,7 @@ func VerdictOf(mode Mode, limits Limits, o Outcome, r Report) (Verdict, string) 
 			return CPULimit, ""
 		case StopProtocol:
 			return Crashed, ReasonProtocol
-		case StopNone:
+		case StopNone, StopCanceled:
 		}
 		if o.OOMKills > 0 && (o.Lost || o.Signal == sigKill) {
 			return MemoryLimit, ""
@@ -64,6 +69,9 @@ func VerdictOf(mode Mode, limits Limits, o Outcome, r Report) (Verdict, string) 
 			return Crashed, ReasonProtocol
 		}
 		return Crashed, ReasonSignal
+	}
+	if limits.CPUMillis > 0 && o.Usage.CPUMillis > float64(limits.CPUMillis) {
+		return CPULimit, ""
 	}
 	return verdictOfReport(mode, o, r)
 }

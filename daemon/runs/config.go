@@ -38,6 +38,7 @@ type Timing struct {
 	Create  time.Duration // to make a sandbox
 	Start   time.Duration // from the plan to the start of untrusted code
 	End     time.Duration // for a supervisor to answer the end frame
+	Collect time.Duration // for the files of a program that has ended
 	Wait    time.Duration // for a killed process tree to be gone
 	Destroy time.Duration // for one try at removing a sandbox
 }
@@ -48,6 +49,7 @@ func DefaultTiming() Timing {
 		Create:  30 * time.Second,
 		Start:   30 * time.Second,
 		End:     time.Second,
+		Collect: 10 * time.Second,
 		Wait:    10 * time.Second,
 		Destroy: 30 * time.Second,
 	}
@@ -68,7 +70,7 @@ func (c *Config) validate() error {
 		errs = append(errs, errors.New("required layers must be given, even if they are none"))
 	}
 	t := c.Timing
-	for _, d := range []time.Duration{t.Create, t.Start, t.End, t.Wait, t.Destroy} {
+	for _, d := range []time.Duration{t.Create, t.Start, t.End, t.Collect, t.Wait, t.Destroy} {
 		if d <= 0 {
 			errs = append(errs, errors.New("every deadline of the keeper must be positive"))
 			break

@@ -20,6 +20,9 @@ import (
 // that came before anything untrusted ran.
 const setupTries = 2
 
+// sigKill is the signal by which a host takes memory back (signal(7)).
+const sigKill = 9
+
 // destroyTries is how often removal is tried before the leftover is logged and
 // left to the next start's reap.
 const destroyTries = 3
@@ -115,13 +118,24 @@ func (k *keeper) settle(ctx context.Context, sb isolation.Sandbox, w *watch, hea
 		o.Stopped = w.cause
 	}
 	o.OOMKills = facts.OOMKills
-	o.Usage = mergeUsage(o.Usage, facts.Usage, w.begun.base)
-	o.Usage.SetupMillis = millis(w.begun.at.Sub(began))
-	o.Usage.RunMillis = millis(heard.at.Sub(w.begun.at))
-	o.Usage.ReapMillis = millis(reaped.Sub(heard.at))
-	if stoppedForOutput(k.plan.limits, *o) {
-		o.Stopped = sandbox.StopOutput
+	if o.Stopped == sandbox.StopNone && (o.Lost || o.Signal == sigKill) {
+		// What the engine or the host did to a program is no verdict on it.
+		if err := sb.Failure(ctx); err != nil {
+			return reply{err: err}
+		}
 	}
+	left, measured := heard.at, facts.Usage
+	if w.ended != nil {
+		left = w.ended.at
+		if u := w.ended.usage; u != nil && u.CPUMillis > 0 {
+			measured.CPUMillis, measured.UserMillis, measured.SystemMillis = u.CPUMillis, u.UserMillis, u.SystemMillis
+		}
+	}
+	o.Usage = mergeUsage(o.Usage, measured, w.begun.base)
+	o.Usage.SetupMillis = millis(w.begun.at.Sub(began))
+	o.Usage.RunMillis = millis(left.Sub(w.begun.at))
+	o.Usage.CollectMillis = millis(heard.at.Sub(left))
+	o.Usage.ReapMillis = millis(reaped.Sub(heard.at))
 	layers := sb.Layers()
 	if layers == nil {
 		layers = k.plan.engine.Support.Layers
@@ -148,15 +162,6 @@ func mergeUsage(claimed, measured, base sandbox.Usage) sandbox.Usage {
 // since is what was consumed after base, to the microsecond.
 func since(now, base float64) float64 {
 	return max(0, math.Round((now-base)*1000)/1000)
-}
-
-// stoppedForOutput tells whether the supervisor ended the program for what it
-// had written: it kills, and says no more than the totals.
-func stoppedForOutput(l sandbox.Limits, o sandbox.Outcome) bool {
-	const sigKill = 9
-	killed := o.Lost || (!o.Exited && o.Signal == sigKill)
-	return killed && o.Stopped == sandbox.StopNone && l.OutputStopBytes > 0 &&
-		o.Usage.StdoutBytes+o.Usage.StderrBytes > l.OutputStopBytes
 }
 
 // unstarted is the reply of a run in which nothing untrusted ran: canceled when
@@ -224,6 +229,12 @@ type heard struct {
 	ending pyrunner.Ending
 	err    error
 	at     time.Time
+}
+
+// exit is when the program had ended, and what the sandbox had consumed by then.
+type exit struct {
+	at    time.Time
+	usage *sandbox.Usage // nil when it could not be read
 }
 
 // begun is when untrusted code began, and what had been consumed by then.

@@ -106,7 +106,7 @@ func TestKeeper_EndsRuns(t *testing.T) {
 		},
 		{
 			name: "much output and an end of its own", text: "#fake flood 5000\n#fake exit 0", limits: sandbox.Limits{OutputStopBytes: 4096},
-			verdict: sandbox.Passed, stdout: strings.Repeat("x", 5000),
+			verdict: sandbox.OutputLimit, stdout: strings.Repeat("x", 5000), // the total decides, not a race
 		},
 		{
 			name: "reply waits for the whole tree", text: "#fake linger 700\n#fake print hi",
@@ -345,6 +345,23 @@ func TestKeeper_CutFrameIsNoBreach(t *testing.T) {
 		res, err := m.Run(t.Context(), tenants.Caller{}, script("", sandbox.Limits{}))
 		if err != nil || res.Verdict != sandbox.MemoryLimit {
 			t.Errorf("%s, %v", res.Verdict, err)
+		}
+		rest(t, m, e)
+	})
+}
+
+// TestKeeper_EngineFailureIsNoVerdict: a sandbox that was lost with its engine
+// is our error; one that the program brought down is the program's.
+func TestKeeper_EngineFailureIsNoVerdict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, e := manage(t, testConfig(), fake.Config{Failure: sandbox.Errorf(sandbox.KindUnavailable, "run", "zygote", "it has ended")})
+		_, err := m.Run(t.Context(), tenants.Caller{}, script("#fake die", sandbox.Limits{}))
+		if sandbox.KindOf(err) != sandbox.KindUnavailable {
+			t.Errorf("lost: %v", err)
+		}
+		res, err := m.Run(t.Context(), tenants.Caller{}, script("#fake exit 3", sandbox.Limits{}))
+		if err != nil || res.Verdict != sandbox.Exited {
+			t.Errorf("left by itself: %s, %v", res.Verdict, err)
 		}
 		rest(t, m, e)
 	})

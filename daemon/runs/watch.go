@@ -28,10 +28,12 @@ type watch struct {
 
 	conv    *pyrunner.Conversation
 	started chan begun
+	exited  chan exit
 	done    chan heard
 	enders  sync.WaitGroup // writers of the end frame; they return once the stream is closed
 
 	begun begun
+	ended *exit             // nil while the program runs, or when how it ended stays unknown
 	cause sandbox.StopCause // the first one wins
 	late  bool              // untrusted code did not begin in time
 
@@ -42,7 +44,7 @@ type watch struct {
 }
 
 func newWatch(k *keeper, sb isolation.Sandbox) *watch {
-	w := &watch{k: k, sb: sb, started: make(chan begun, 1), done: make(chan heard, 1)}
+	w := &watch{k: k, sb: sb, started: make(chan begun, 1), exited: make(chan exit, 1), done: make(chan heard, 1)}
 	w.conv = pyrunner.NewConversation(sb.Stream(), pyrunner.NewRequest(k.plan.spec, k.plan.mode, k.plan.limits))
 	w.conv.OnStart = func() {
 		base, err := sb.Usage()
@@ -50,6 +52,16 @@ func newWatch(k *keeper, sb isolation.Sandbox) *watch {
 			k.log(slog.LevelWarn, "read usage at the start", err)
 		}
 		w.started <- begun{at: time.Now(), base: base}
+	}
+	w.conv.OnExit = func() {
+		e := exit{at: time.Now()}
+		usage, err := sb.Usage()
+		if err != nil { // the account at the end of the sandbox serves instead
+			k.log(slog.LevelWarn, "read usage at the end", err)
+		} else {
+			e.usage = &usage
+		}
+		w.exited <- e
 	}
 	return w
 }
@@ -69,6 +81,8 @@ func (w *watch) follow(ctx context.Context) heard {
 		case b := <-w.started:
 			start = nil
 			w.begin(b)
+		case e := <-w.exited:
+			w.end(e)
 		case <-start:
 			w.late = true
 			w.kill()
@@ -95,6 +109,11 @@ func (w *watch) heard(h heard) heard {
 		w.begun = b
 	default:
 	}
+	select {
+	case e := <-w.exited:
+		w.ended = &e
+	default:
+	}
 	if h.err != nil && w.late {
 		h.err = errors.Join(errors.New("untrusted code did not begin in time"), h.err)
 	}
@@ -108,6 +127,16 @@ func (w *watch) begin(b begun) {
 	w.wall = time.After(time.Until(b.at.Add(time.Duration(limits.WallMillis) * time.Millisecond)))
 	if w.k.plan.engine.can("cpu_ms") {
 		w.poll = time.After(time.Duration(limits.CPUMillis) * time.Millisecond / time.Duration(runtime.NumCPU()))
+	}
+}
+
+// end stops the program's clocks: what comes now is collecting its files, which
+// has a bound of its own and costs no more than files when it is reached.
+func (w *watch) end(e exit) {
+	w.ended = &e
+	w.wall, w.poll = nil, nil
+	if w.stuck == nil {
+		w.grace = time.After(w.k.m.timing.Collect)
 	}
 }
 

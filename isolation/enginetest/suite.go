@@ -35,6 +35,7 @@ func Run(t *testing.T, e isolation.Engine, o Options) {
 	t.Run("Support", s.complete)
 	t.Run("Verdicts", s.verdicts)
 	t.Run("Files", s.files)
+	t.Run("Collecting", s.collecting)
 	t.Run("Output", s.output)
 	t.Run("RefusesMissingLayer", s.refusesMissingLayer)
 	t.Run("KillEndsEverything", s.killEndsEverything)
@@ -146,6 +147,24 @@ open("other.txt", "w").write("not collected")
 	}
 	if len(r.Artifacts) != 1 || r.Artifacts[0].Path != "out/deep/result.bin" || len(r.Artifacts[0].Content) != 256 {
 		t.Errorf("artifacts %+v", r.Artifacts)
+	}
+}
+
+// facts about the program stand, whatever its files do to their collecting.
+func (s suite) collecting(t *testing.T) {
+	spec := script(`
+import os
+for i in range(17):
+    os.mkdir("d" * 250)
+    os.chdir("d" * 250)
+open("deep", "w").write("x")
+os.chdir("/")
+print("done")
+`)
+	spec.Collect = []string{"**"}
+	r := runSpec(t, s.engine, spec)
+	if !r.Passed || r.Stdout != "done\n" || !r.ArtifactsCut || len(r.Artifacts) != 0 {
+		t.Errorf("verdict %s (%s), stdout %q, cut %v, %d artifacts", r.Verdict, r.Reason, r.Stdout, r.ArtifactsCut, len(r.Artifacts))
 	}
 }
 

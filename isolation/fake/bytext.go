@@ -155,7 +155,8 @@ func (p *player) act(c cue) (over bool, err error) {
 	case "pass", "fail":
 		return false, p.assertion(c)
 	case "artifact":
-		return false, p.Artifact(c.rest, []byte(c.rest))
+		p.Artifact(c.rest, []byte(c.rest))
+		return false, nil
 	case "burn":
 		rate, _ := strconv.ParseFloat(c.rest, 64)
 		p.Burn(rate)

@@ -26,6 +26,7 @@ type Config struct {
 	CreateError  func(n int, p isolation.Plan) error // asked before the nth sandbox (from 1) is made
 	DestroyDelay time.Duration
 	ProbeError   error
+	Failure      error // what sandboxes say of their end
 }
 
 // Engine implements isolation.Engine.

@@ -159,4 +159,7 @@ func (s *fakeSandbox) Destroy(context.Context) error {
 }
 
 // Layers implements isolation.Sandbox.
+// Failure implements isolation.Sandbox.
+func (s *fakeSandbox) Failure(context.Context) error { return s.engine.cfg.Failure }
+
 func (s *fakeSandbox) Layers() []sandbox.LayerReport { return s.engine.cfg.Support.Layers }

@@ -155,3 +155,79 @@ func TestEngine_NeverRunsWeaker(t *testing.T) {
 		})
 	}
 }
+
+// TestEngine_CallersWhoLeaveBreakNothing: a sandbox given up at any moment of
+// its making ends, and the zygote stays alone with its rights.
+func TestEngine_CallersWhoLeaveBreakNothing(t *testing.T) {
+	e := newEngine(t)
+	if _, err := runOnce(t.Context(), e, "first", "pass"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 150 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%50)*200*time.Microsecond)
+		sb, err := e.Create(ctx, isolation.Plan{ID: fmt.Sprintf("leave-%d", i), Image: "host", Limits: sandbox.DefaultLimits()})
+		if err == nil {
+			err = sb.Destroy(t.Context())
+		} else {
+			err = nil // given up in time
+		}
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 20 {
+		if end, err := runOnce(t.Context(), e, fmt.Sprintf("after-%d", i), "print('right')"); err != nil || end.Stdout.Text() != "right\n" {
+			t.Fatalf("run %d: %v, %q", i, err, end.Stdout.Text())
+		}
+	}
+	if n := processesOf("\nUid:\t1900000000\t"); n != 1 {
+		t.Errorf("%d processes have the zygote's id", n)
+	}
+}
+
+// processesOf counts processes whose status holds the text.
+func processesOf(text string) int {
+	entries, _ := os.ReadDir("/proc")
+	n := 0
+	for _, e := range entries {
+		if status, err := os.ReadFile("/proc/" + e.Name() + "/status"); err == nil && strings.Contains(string(status), text) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestEngine_TellsItsOwnFailure: when the zygote dies under a run, that is no
+// verdict on the program.
+func TestEngine_TellsItsOwnFailure(t *testing.T) {
+	e := newEngine(t)
+	limits := sandbox.DefaultLimits()
+	sb, err := e.Create(t.Context(), isolation.Plan{ID: "fails", Image: "host", Limits: limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "import time\ntime.sleep(60)\n"
+	conv := pyrunner.NewConversation(sb.Stream(), pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, limits))
+	conv.OnStart = e.KillZygote
+	end, err := conv.Run()
+	if err != nil || !end.Outcome.Lost {
+		t.Fatalf("%v, %+v", err, end.Outcome)
+	}
+	if _, err := sb.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := sb.Failure(t.Context()); sandbox.KindOf(err) != sandbox.KindUnavailable || err == nil {
+		t.Errorf("failure: %v", err)
+	}
+	if err := sb.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+	healthy, err := e.Create(t.Context(), isolation.Plan{ID: "works", Image: "host", Limits: limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(healthy.Kill(), healthy.Failure(t.Context()), healthy.Destroy(t.Context())); err != nil {
+		t.Error(err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
@@ -24,6 +25,8 @@ type liveSandbox struct {
 	layers  []sandbox.LayerReport
 	stream  *net.UnixConn
 	proc    *pidfd.File
+
+	hostOOM atomic.Bool // killed for memory below its own limit
 
 	destroy sync.Mutex
 	gone    bool
@@ -69,7 +72,34 @@ func (s *liveSandbox) Wait(ctx context.Context) (sandbox.Outcome, error) {
 	}
 	usage.MemoryPeakBytes = peak
 	kills, err := s.group.OOMKills()
-	return sandbox.Outcome{OOMKills: kills, Usage: usage}, err
+	if err != nil {
+		return sandbox.Outcome{}, err
+	}
+	if limit := s.group.limits.MemoryBytes; kills > 0 && peak > 0 && peak < limit/10*9 {
+		// The kernel counts a kill in this group whichever limit was met: one
+		// above it, or the host's own memory.
+		s.hostOOM.Store(true)
+		kills = 0
+	}
+	return sandbox.Outcome{OOMKills: kills, Usage: usage}, nil
+}
+
+// zygoteNotice is how long the news of a zygote's end may take: its sandboxes
+// die with it, and may be seen to have died first.
+const zygoteNotice = 200 * time.Millisecond
+
+// Failure implements isolation.Sandbox.
+func (s *liveSandbox) Failure(ctx context.Context) error {
+	if s.hostOOM.Load() {
+		return sandbox.Errorf(sandbox.KindUnavailable, "run program", "memory", "the host killed it for memory of its own; the run was below its limit")
+	}
+	select {
+	case <-s.zygote.proc.Done():
+		return s.zygote.goneError()
+	case <-ctx.Done():
+	case <-time.After(zygoteNotice):
+	}
+	return nil
 }
 
 // Destroy implements isolation.Sandbox.

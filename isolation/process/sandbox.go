@@ -98,6 +98,10 @@ func (s *liveSandbox) Wait(ctx context.Context) (sandbox.Outcome, error) {
 	return sandbox.Outcome{}, nil
 }
 
+// Failure implements isolation.Sandbox: a supervisor here has nothing below it
+// that could fail on its own.
+func (s *liveSandbox) Failure(context.Context) error { return nil }
+
 // Destroy implements isolation.Sandbox.
 func (s *liveSandbox) Destroy(ctx context.Context) error {
 	s.destroy.Lock()

@@ -30,6 +30,9 @@ type Conversation struct {
 
 	// OnStart, when set before Run, is called once when untrusted code begins.
 	OnStart func()
+	// OnExit, when set before Run, is called once when the program has ended and
+	// how is known. What follows, collecting its files, is not the program's time.
+	OnExit func()
 
 	mu sync.Mutex // guards writes to stream
 }
@@ -80,7 +83,7 @@ func (c *Conversation) Run() (Ending, error) {
 	for {
 		f, err := readFrame(r, MaxFrameFromGuest)
 		if err == nil {
-			err = t.take(f, c.OnStart)
+			err = t.take(f, c)
 		}
 		switch {
 		case err == nil && !t.closed:
@@ -92,7 +95,6 @@ func (c *Conversation) Run() (Ending, error) {
 			t.broken(err)
 			return t.ending(), nil
 		default: // the supervisor is gone: killed, or with the whole sandbox
-			t.lost = true
 			return t.ending(), nil
 		}
 	}

@@ -35,7 +35,8 @@ const (
 	FrameOutput   FrameType = "output"   // bytes of stdout or stderr
 	FrameReport   FrameType = "report"   // bytes of the program's event channel
 	FrameArtifact FrameType = "artifact" // a file of the workspace
-	FrameExit     FrameType = "exit"     // how the program ended; the last frame
+	FrameExit     FrameType = "exit"     // how the program ended
+	FrameDone     FrameType = "done"     // nothing follows: artifacts have been sent
 )
 
 // ErrFrame marks bytes that are no frame of this protocol.
@@ -60,6 +61,7 @@ type frame struct {
 	Path string `json:"path,omitempty"`
 	Size int64  `json:"size,omitempty"`
 	More bool   `json:"more,omitempty"`
+	Cut  bool   `json:"cut,omitempty"` // done: some artifacts were left out
 
 	Hello *Hello     `json:"hello,omitempty"`
 	Error *GuestFail `json:"error,omitempty"`
@@ -86,15 +88,14 @@ type GuestFail struct {
 
 // Exit is the supervisor's account of the program's end.
 type Exit struct {
-	Code         int    `json:"code"`   // exit code, -1 when a signal ended it
-	Signal       int    `json:"signal"` // 0 when it left by itself
-	CPUMicros    int64  `json:"cpu_us"`
-	UserMicros   int64  `json:"user_us"`
-	MaxRSSBytes  int64  `json:"max_rss_bytes"`
-	StdoutBytes  int64  `json:"stdout_bytes"`
-	StderrBytes  int64  `json:"stderr_bytes"`
-	ArtifactsCut bool   `json:"artifacts_cut"`
-	Note         string `json:"note,omitempty"`
+	Code        int    `json:"code"`   // exit code, -1 when a signal ended it
+	Signal      int    `json:"signal"` // 0 when it left by itself
+	CPUMicros   int64  `json:"cpu_us"`
+	UserMicros  int64  `json:"user_us"`
+	MaxRSSBytes int64  `json:"max_rss_bytes"`
+	StdoutBytes int64  `json:"stdout_bytes"`
+	StderrBytes int64  `json:"stderr_bytes"`
+	Note        string `json:"note,omitempty"`
 }
 
 // writeFrame writes one frame: its length as four bytes, most significant

@@ -17,8 +17,9 @@ import (
 type GuestSide struct {
 	stream io.ReadWriter
 
-	mu    sync.Mutex // guards writes and nonce
-	nonce string
+	mu        sync.Mutex // guards writes and nonce
+	artifacts []*frame
+	nonce     string
 }
 
 // NewGuestSide speaks over stream, whose other end is the daemon's.
@@ -93,14 +94,23 @@ func (g *GuestSide) Report(data []byte) error {
 	return g.write(&frame{Type: FrameReport, Data: data})
 }
 
-// Artifact sends one whole file of the workspace.
-func (g *GuestSide) Artifact(path string, content []byte) error {
-	return g.write(&frame{Type: FrameArtifact, Path: path, Data: content})
+// Artifact has one whole file of the workspace sent after the exit.
+func (g *GuestSide) Artifact(path string, content []byte) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.artifacts = append(g.artifacts, &frame{Type: FrameArtifact, Path: path, Data: content})
 }
 
-// Exit sends the last frame.
+// Exit sends how the program ended, then the artifacts, then the last frame.
 func (g *GuestSide) Exit(e Exit) error {
-	return g.write(&frame{Type: FrameExit, Exit: &e})
+	g.mu.Lock()
+	files := g.artifacts
+	g.mu.Unlock()
+	err := g.write(&frame{Type: FrameExit, Exit: &e})
+	for _, f := range files {
+		err = errors.Join(err, g.write(f))
+	}
+	return errors.Join(err, g.write(&frame{Type: FrameDone}))
 }
 
 // Raw writes bytes that need not be a frame.

@@ -127,7 +127,7 @@ func TestReport_TextHasABudget(t *testing.T) {
 func TestTranscript_RefusesDisorder(t *testing.T) {
 	limits := sandbox.DefaultLimits()
 	limits.OutputBytes, limits.ArtifactBytes, limits.ArtifactCount = 10, 10, 1
-	started := &frame{Type: FrameStarted}
+	started, exit := &frame{Type: FrameStarted}, &frame{Type: FrameExit, Exit: &Exit{}}
 	for _, c := range []struct {
 		name   string
 		frames []*frame
@@ -141,16 +141,20 @@ func TestTranscript_RefusesDisorder(t *testing.T) {
 		{"another stream", []*frame{started, {Type: FrameOutput, Stream: "stdin"}}},
 		{"output over the cap", []*frame{started, {Type: FrameOutput, Stream: "stdout", Data: make([]byte, 11)}}},
 		{"tail over the cap", []*frame{started, {Type: FrameOutput, Stream: "stderr", Data: make([]byte, 6)}, {Type: FrameOutput, Stream: "stderr", Tail: true, Data: make([]byte, 5)}}},
-		{"artifact over the cap", []*frame{started, {Type: FrameArtifact, Path: "a", Data: make([]byte, 11)}}},
-		{"too many artifacts", []*frame{started, {Type: FrameArtifact, Path: "a"}, {Type: FrameArtifact, Path: "b"}}},
-		{"artifact without a path", []*frame{started, {Type: FrameArtifact}}},
+		{"artifact before the exit", []*frame{started, {Type: FrameArtifact, Path: "a"}}},
+		{"output after the exit", []*frame{started, exit, {Type: FrameOutput, Stream: "stdout"}}},
+		{"exit twice", []*frame{started, exit, exit}},
+		{"done before the exit", []*frame{started, {Type: FrameDone}}},
+		{"artifact over the cap", []*frame{started, exit, {Type: FrameArtifact, Path: "a", Data: make([]byte, 11)}}},
+		{"too many artifacts", []*frame{started, exit, {Type: FrameArtifact, Path: "a"}, {Type: FrameArtifact, Path: "b"}}},
+		{"artifact without a path", []*frame{started, exit, {Type: FrameArtifact}}},
 		{"exit without facts", []*frame{started, {Type: FrameExit}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tr := newTranscript(limits, "n")
 			var err error
 			for _, f := range c.frames {
-				if err = tr.take(f, nil); err != nil {
+				if err = tr.take(f, &Conversation{}); err != nil {
 					break
 				}
 			}

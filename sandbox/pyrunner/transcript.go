@@ -11,8 +11,9 @@ import (
 type transcript struct {
 	limits   sandbox.Limits
 	started  bool
-	closed   bool // the exit frame came
-	lost     bool // the stream ended without one
+	exited   bool // the exit frame came
+	closed   bool // the done frame came
+	cut      bool // some artifacts were left out
 	breach   error
 	exit     Exit
 	stdout   capture
@@ -34,24 +35,40 @@ func newTranscript(limits sandbox.Limits, nonce string) *transcript {
 }
 
 // take accepts one frame or says how it breaks the protocol (ErrFrame).
-func (t *transcript) take(f *frame, onStart func()) error {
-	if !t.started {
-		return t.takeFirst(f, onStart)
+func (t *transcript) take(f *frame, c *Conversation) error {
+	switch {
+	case !t.started:
+		return t.takeFirst(f, c.OnStart)
+	case !t.exited:
+		return t.takeRunning(f, c.OnExit)
 	}
+	switch f.Type {
+	case FrameArtifact:
+		return t.takeArtifact(f)
+	case FrameDone:
+		t.closed, t.cut = true, f.Cut
+		return nil
+	case FrameBoot, FrameLimits, FramePlan, FrameEnd, FrameHello, FrameError, FrameStarted, FrameOutput, FrameReport, FrameExit:
+	}
+	return fmt.Errorf("%w: %q frame after the exit", ErrFrame, clip(string(f.Type), 32))
+}
+
+func (t *transcript) takeRunning(f *frame, onExit func()) error {
 	switch f.Type {
 	case FrameOutput:
 		return t.takeOutput(f)
 	case FrameReport:
 		return t.report.write(f.Data)
-	case FrameArtifact:
-		return t.takeArtifact(f)
 	case FrameExit:
 		if f.Exit == nil {
 			return fmt.Errorf("%w: empty exit frame", ErrFrame)
 		}
-		t.exit, t.closed = *f.Exit, true
+		t.exit, t.exited = *f.Exit, true
+		if onExit != nil {
+			onExit()
+		}
 		return nil
-	case FrameBoot, FrameLimits, FramePlan, FrameEnd, FrameHello, FrameError, FrameStarted:
+	case FrameBoot, FrameLimits, FramePlan, FrameEnd, FrameHello, FrameError, FrameStarted, FrameArtifact, FrameDone:
 	}
 	return fmt.Errorf("%w: %q frame after the start", ErrFrame, clip(string(f.Type), 32))
 }
@@ -105,23 +122,24 @@ func (t *transcript) takeArtifact(f *frame) error {
 
 func (t *transcript) broken(err error) { t.breach = err }
 
-// ending sums the transcript up. A breach leaves the facts unknown: the keeper
-// kills the sandbox, and the verdict is crashed for its protocol.
+// ending sums the transcript up. A breach before the exit leaves the facts
+// unknown: the keeper kills the sandbox, and the verdict is crashed for its
+// protocol. After it the facts stand, and only artifacts are missing.
 func (t *transcript) ending() Ending {
 	e := Ending{
 		Report:       t.report.finish(),
 		Stdout:       t.stdout.output(t.exit.StdoutBytes),
 		Stderr:       t.stderr.output(t.exit.StderrBytes),
 		Artifacts:    t.files,
-		ArtifactsCut: t.exit.ArtifactsCut,
+		ArtifactsCut: t.cut || t.exited && !t.closed,
 	}
 	o := &e.Outcome
 	o.Started = t.started
-	o.Lost = !t.closed
-	if t.breach != nil {
+	o.Lost = !t.exited
+	if t.breach != nil && !t.exited {
 		o.Stopped = sandbox.StopProtocol
 	}
-	if t.closed {
+	if t.exited {
 		o.Exited = t.exit.Signal == 0
 		o.ExitCode = t.exit.Code
 		o.Signal = t.exit.Signal

@@ -12,6 +12,7 @@ import stat
 from sandboxd_guest import frames
 
 _MAX_DEPTH = 32
+_MAX_PATH = 4096  # bytes; the daemon takes no longer one
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Not blocking: opening a pipe somebody left would otherwise wait for ever.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -85,6 +86,9 @@ def send(stream, workspace, patterns, limits):
     for path, directory, name in _walk(root, "", 0, budget):
         shown = os.fsencode(path).decode("utf-8", "backslashreplace")
         if not matches(shown):
+            continue
+        if len(shown.encode("utf-8")) > _MAX_PATH:
+            cut = True
             continue
         size = _send_file(stream, shown, directory, name, bytes_left if count_left else -1)
         if size is None:

@@ -44,7 +44,10 @@ def enter(order, stream, groups, mapped):
             kernel.close_from(4)
         _lock_down(order)
     except kernel.StepError as error:
-        frames.write(stream, "error", error=error.fields)
+        try:
+            frames.write(stream, "error", error=error.fields)
+        except OSError:
+            pass  # the daemon has given this sandbox up
         os._exit(70)
     os.chdir("/")
     supervisor.serve(stream, order["config"])

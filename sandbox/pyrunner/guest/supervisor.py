@@ -322,7 +322,7 @@ def _reap():
             continue
 
 
-def _account(status, usage, relay, cut):
+def _account(status, usage, relay):
     signaled = os.WIFSIGNALED(status)
     return {
         "code": -1 if signaled else os.WEXITSTATUS(status),
@@ -332,7 +332,6 @@ def _account(status, usage, relay, cut):
         "max_rss_bytes": usage.ru_maxrss * 1024,
         "stdout_bytes": relay.total("stdout"),
         "stderr_bytes": relay.total("stderr"),
-        "artifacts_cut": cut,
     }
 
 
@@ -370,10 +369,14 @@ def serve(stream, config):
         relay.drain_all()
         for out in relay.outs.values():
             out.finish()
+        # How the program ended is told before anything else is done: what comes
+        # after is our work, and neither its time nor its failure is the
+        # program's.
+        frames.write(stream, "exit", exit=_account(status, usage, relay))
         cut = False
         if plan["collect"]:
             cut = collect.send(stream, config["workspace"], plan["collect"], plan["limits"])
-        frames.write(stream, "exit", exit=_account(status, usage, relay, cut))
+        frames.write(stream, "done", cut=cut)
     except (frames.Closed, BrokenPipeError, ConnectionResetError):
         os._exit(71)
     os._exit(0)

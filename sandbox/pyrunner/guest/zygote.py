@@ -79,8 +79,7 @@ class _Zygote:
                     self.networks.leave()
                     raise
             if child == 0:  # it stays in that network
-                os.close(tell)
-                isolate.enter(profile, fds[0], fds[1:], wait)
+                self.become_sandbox(profile, fds, wait, tell)
             self.networks.leave()
             answer["pid"], pidfd = child
             os.close(wait)
@@ -90,6 +89,17 @@ class _Zygote:
         _answer(self.control, answer, [pidfd] if "error" not in answer else [])
         if pidfd >= 0:
             os.close(pidfd)
+
+
+    def become_sandbox(self, profile, fds, wait, tell):
+        """In the child: never returns, whatever happens. A child that came back
+        into the loop would be another zygote, with all of its rights."""
+        try:
+            self.control.close()  # orders are not for it to take
+            os.close(tell)
+            isolate.enter(profile, fds[0], fds[1:], wait)
+        finally:
+            os._exit(70)
 
 
 def _receive(control):
