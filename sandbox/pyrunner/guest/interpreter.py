@@ -7,8 +7,7 @@ import site
 import sys
 from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
 from os import _exit, write
-from _signal import pthread_sigmask as set_mask
-from signal import ITIMER_REAL, SIG_BLOCK, SIGALRM, setitimer, signal, valid_signals
+from signal import ITIMER_REAL, SIGALRM, setitimer, signal
 from sys import getrecursionlimit, setrecursionlimit
 from threading import stack_size
 
@@ -128,19 +127,6 @@ def _seed():
         module = sys.modules.get(name)
         if module is not None:
             module.seed()
-
-
-_all_signals = frozenset(map(int, valid_signals()))
-
-
-def hold_signals():
-    """Keeps handlers of the program from running in this thread, and returns
-    the mask before. What had come already is handled first, and may raise."""
-    while True:
-        try:
-            return set_mask(SIG_BLOCK, _all_signals)
-        except BaseException:
-            pass  # the program has an end already
 
 
 class RoomToRecurse:

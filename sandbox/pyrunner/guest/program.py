@@ -7,10 +7,13 @@ name, and this module forgets the others before the first user code.
 """
 
 import sys
+from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask, valid_signals
 from importlib import import_module
 from os import _exit
 
 from sandboxd_guest.channel import EXIT_CHANNEL_BROKEN, Channel
+
+_SIGNALS = frozenset(valid_signals())
 
 
 def run(plan, channel):
@@ -23,7 +26,8 @@ def run(plan, channel):
     outcomes.append(_begin(dict(plan), channel, outcomes, globals().pop("_harness")))
     plan.clear()
     try:
-        _drive(outcomes, exec, BaseException, sys.gettrace, sys.settrace, sys.getprofile, sys.setprofile)
+        _drive(outcomes, exec, BaseException, sys.gettrace, sys.settrace, sys.getprofile, sys.setprofile,
+               pthread_sigmask, SIG_BLOCK, SIG_SETMASK, _SIGNALS)
     finally:
         end_process(code)
 
@@ -38,21 +42,28 @@ def _begin(plan, channel, outcomes, harness):
     return mode.session(plan, send, receive_tests, outcomes, own, harness)
 
 
-def _drive(outcomes, execute, anything, gettrace, settrace, getprofile, setprofile):
+def _drive(outcomes, execute, anything, gettrace, settrace, getprofile, setprofile, mask, block, restore, signals):
+    """interrupted: whether the code may be met by signals. The session's own
+    work never is: a handler would see its frames, and raise in it."""
     trace = profile = None
-    for code, space in outcomes.pop():
-        # All of it inside the try: a signal handler of the program can raise
+    before = mask(block, signals)
+    for code, space, interrupted in outcomes.pop():
+        # All of it inside a try: a signal handler of the program can raise
         # anywhere, and is to be reported as any other exception.
         try:
-            if trace is not None:
-                settrace(trace)
-            if profile is not None:
-                setprofile(profile)
-            execute(code, space)
-            outcomes.append(None)
-        except anything as error:
-            outcomes.append(error)
-        try:
+            try:
+                if trace is not None:
+                    settrace(trace)
+                if profile is not None:
+                    setprofile(profile)
+                if interrupted:
+                    mask(restore, before)
+                execute(code, space)
+                outcomes.append(None)
+            except anything as error:
+                outcomes.append(error)
+            if interrupted:
+                before = mask(block, signals)
             # The program's tracers must not be called for the session's frames.
             trace, profile = gettrace(), getprofile()
             if trace is not None:
@@ -61,6 +72,7 @@ def _drive(outcomes, execute, anything, gettrace, settrace, getprofile, setprofi
                 setprofile(None)
         except anything as error:
             outcomes.append(error)
+            mask(block, signals)
 
 
 def _conceal():

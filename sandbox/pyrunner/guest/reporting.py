@@ -6,7 +6,6 @@ frame under it leads to the way out. So most of this are generators."""
 
 import sys
 from os import getpid
-from signal import SIG_SETMASK
 
 from sandboxd_guest import interpreter, reprs, tracebacks
 from sandboxd_guest.channel import EXIT_CHANNEL_BROKEN
@@ -72,14 +71,14 @@ class Report:
         finalisers."""
         self._trash.extend(things)
         if self._trash:
-            yield _DROP, {"__builtins__": {}, "trash": self._trash}
+            yield _DROP, {"__builtins__": {}, "trash": self._trash}, False
             self.outcome()
 
-    def call(self, function, *arguments):
+    def call(self, function, *arguments, interrupted=False):
         """What function returns, and the exception that came out instead."""
         space = {"__builtins__": {}, "call": function, "arguments": arguments}
         with interpreter.RoomToRecurse():
-            yield _CALL, space
+            yield _CALL, space, interrupted
         return space.get("result"), self.outcome()
 
     def fatal(self, error, phase):
@@ -90,7 +89,6 @@ class Report:
 
     def exception(self, error, phase):
         """Sends the event of an exception, and returns it."""
-        mask = interpreter.hold_signals()
         kind, message, traceback, _, line = yield from self.describe(error)
         event = {"event": "exception", "phase": phase, "type": kind, "message": message, "traceback": traceback}
         if issubclass(type(error), SystemExit):
@@ -99,7 +97,6 @@ class Report:
             event["syntax_line"] = line
         if self.is_first_process():
             self.send(event)
-        yield from self.call(interpreter.set_mask, SIG_SETMASK, mask)
         return event
 
     def describe(self, error, message=None):
@@ -109,7 +106,7 @@ class Report:
         if failure is not None and issubclass(type(failure), MemoryError):
             # The frames hold what filled the memory.
             yield _CLEAR, {"__builtins__": {}, "error": error, "anything": BaseException,
-                           "trace_of": tracebacks.traceback_of}
+                           "trace_of": tracebacks.traceback_of}, False
             self.outcome()
             told, failure = yield from self.call(self._describe, error, message)
         try:
@@ -125,7 +122,7 @@ class Report:
 
     def print(self, error, traceback):
         """To stderr, what Python would print if error left the program."""
-        yield _FLUSH, {"__builtins__": {}, "sys": sys, "anything": BaseException}
+        yield _FLUSH, {"__builtins__": {}, "sys": sys, "anything": BaseException}, False
         self.outcome()
         if issubclass(type(error), SystemExit):
             value = _exit_value_of(error)

@@ -29,7 +29,7 @@ def session(plan, send, receive_tests, outcomes, own, harness):
         yield from report.fatal(error, "program")
     try:
         interpreter.hide()
-        yield code, vars(main)
+        yield code, vars(main), True
         yield from _finish(report, report.outcome())
     except BaseException as error:
         yield from report.failed_itself(error, "program")
@@ -42,7 +42,7 @@ def _finish(report, error):
         code = event.get("exit_code", 1)
         yield from _show(report, error, event["traceback"])
     for last in (_join_threads, _run_exit_handlers):
-        _, late = yield from report.call(last)
+        _, late = yield from report.call(last, interrupted=True)
         if late is not None:
             yield from _show(report, late)
     if code == 0 and report.is_first_process():
@@ -61,7 +61,7 @@ def _show(report, error, traceback=None):
     if hook is _usual_hook or issubclass(type(error), SystemExit):
         yield from report.print(error, traceback)
         return
-    _, second = yield from report.call(hook, type(error), error, error.__traceback__)
+    _, second = yield from report.call(hook, type(error), error, error.__traceback__, interrupted=True)
     if second is not None:
         told = (yield from report.describe(second))[2]
         yield from report.print(second, "Error in sys.excepthook:\n" + told + "\nOriginal exception was:\n")

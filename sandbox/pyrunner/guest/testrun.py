@@ -44,7 +44,7 @@ def session(plan, send, receive_tests, outcomes, own, harness):
             if hasattr(sys, name):
                 setattr(sys, name, dict)  # a callable that shows nothing
         interpreter.hide()
-        yield code, solution
+        yield code, solution, True
         error = report.outcome()
         if error is not None:
             yield from report.fatal(error, phase)
@@ -53,7 +53,7 @@ def session(plan, send, receive_tests, outcomes, own, harness):
         phase = "tests"
         yield from tests.load(receive_tests())
         while tests.pending:
-            yield tests.next(), main
+            yield tests.next(), main, True
             yield from tests.judge(report.outcome())
         tests.done()
     except BaseException as error:
@@ -166,7 +166,6 @@ class _Tests:
                 yield from self._report.print(error, traceback)
 
     def done(self):
-        interpreter.hold_signals()
         self._recorder.finish()
         if self._report.is_first_process():
             event = {"event": "done"}

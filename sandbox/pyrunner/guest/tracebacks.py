@@ -17,8 +17,11 @@ _HEAD = "Traceback (most recent call last):\n"
 _CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
 _CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
+_CLOSING = "+------------------------------------\n"
+
 _CHAIN_MAX = 20
-_GROUP_MAX = 10
+_GROUP_DEPTH_MAX, _GROUP_WIDTH_MAX = 10, 15
+_GROUP_CHARS_MAX = 1 << 20  # of the members of one exception
 _NOTES_MAX = 20
 _FRAMES_HEAD, _FRAMES_TAIL = 30, 100
 _REPEATS_SHOWN = 3
@@ -40,7 +43,7 @@ class Formatter:
     """held: SourceText by file name; own: the module dictionaries whose frames
     are left out; room: characters of a message, and of a whole traceback."""
 
-    __slots__ = ("_held", "_own", "_room")
+    __slots__ = ("_held", "_own", "_room", "_spent")
 
     def __init__(self, held, own, room):
         self._held = held
@@ -81,6 +84,7 @@ class Formatter:
     def format(self, error, message=None):
         """The whole text, chained exceptions first, ending in a newline.
         message: error's own, where it is known; asking twice could show."""
+        self._spent = 0
         text = "".join(self._chain(error, message, {}))
         shown, room = _middle_cut(text, self._room), self._room
         while reprs.encoded_size(shown) > reprs.TEXT_BYTES_MAX:
@@ -88,7 +92,7 @@ class Formatter:
             shown = _middle_cut(text, room)
         return shown
 
-    def _chain(self, error, message, libraries):
+    def _chain(self, error, message, libraries, depth=0):
         last, links, seen = error, [], set()
         link = ""
         while error is not None and id(error) not in seen and len(seen) < _CHAIN_MAX:
@@ -103,25 +107,37 @@ class Formatter:
         parts = []
         for error, link in reversed(links):
             known = message if error is last else None
-            parts.extend(self._one(error, known, libraries))
-            parts.append(link)
+            parts.extend(self._one(error, known, libraries, depth))
+            if link:
+                parts.append(_indented(link, depth))
         return parts
 
-    def _one(self, error, message, libraries):
-        entries = self.user_lines(error)
-        parts = [_HEAD] + self._stack(entries, libraries) if entries else []
+    def _one(self, error, message, libraries, depth):
+        """depth: of the exception groups around it, of which a group at the
+        top is one itself."""
         kind = type(error)
+        group = _Group is not None and issubclass(kind, _Group)
+        if group and depth > _GROUP_DEPTH_MAX:
+            return [_indented("... (max_group_depth is %d)\n" % _GROUP_DEPTH_MAX, depth)]
+        outermost = group and not depth
+        depth += outermost
+        parts = []
+        entries = self.user_lines(error)
+        if entries:
+            parts.append(_indented("Exception Group " + _HEAD if group else _HEAD, depth, "+" if outermost else "|"))
+            parts.extend(_indented(part, depth) for part in self._stack(entries, libraries))
         name = reprs.qualified_name(kind)
         if issubclass(kind, SyntaxError):
-            parts.extend(self._syntax_block(error, libraries))
+            parts.extend(_indented(part, depth) for part in self._syntax_block(error, libraries))
             said = _syntax["msg"](error)
             message = said if type(said) is str else message
         if message is None:
             message = self.message(error)
-        parts.append("%s: %s\n" % (name, message) if message else name + "\n")
-        parts.extend(_notes(error))
-        if _Group and issubclass(kind, _Group):
-            parts.extend(self._members(error))
+        parts.append(_indented("%s: %s\n" % (name, message) if message else name + "\n", depth))
+        parts.extend(_indented(note, depth) for note in _notes(error))
+        self._spent += sum(map(len, parts))
+        if group:
+            self._members(error, libraries, depth, parts)
         return parts
 
     def _stack(self, entries, libraries):
@@ -174,16 +190,31 @@ class Formatter:
                 parts.append("    %s^\n" % blank)
         return parts
 
-    def _members(self, group):
+    def _members(self, group, libraries, depth, parts):
         members = _members_of(group)
-        parts = []
-        for number, member in enumerate(members[:_GROUP_MAX], 1):
-            parts.append("  +---------------- %d ----------------\n" % number)
-            text = "".join(self._one(member, None, {}))
-            parts.extend("  | %s\n" % line for line in text.splitlines())
-        if len(members) > _GROUP_MAX:
-            parts.append("  | … [cut, %d exceptions in all]\n" % len(members))
-        return parts
+        shown = members[:_GROUP_WIDTH_MAX]
+        margin, lead = "  " * depth, "+-"
+        for number, member in enumerate(shown, 1):
+            if self._spent > _GROUP_CHARS_MAX:
+                parts.append(margin + "  | … [cut, %d exceptions in all]\n" % len(members))
+                break
+            parts.append(margin + lead + "+---------------- %d ----------------\n" % number)
+            inner = self._chain(member, None, libraries, depth + 1)
+            parts.extend(inner)
+            lead = "  "
+        more = len(members) - len(shown)
+        if more:
+            parts.append(margin + "  +---------------- ... ----------------\n")
+            parts.append(_indented("and %d more exception%s\n" % (more, "s" if more > 1 else ""), depth + 1))
+        if not parts[-1].endswith(_CLOSING):
+            parts.append(margin + "  " + _CLOSING)
+
+
+def _indented(text, depth, margin="|"):
+    if not depth:
+        return text
+    lead = "  " * depth + margin + " "
+    return "".join(lead + line for line in text.splitlines(True))
 
 
 def _middle_cut(text, room):

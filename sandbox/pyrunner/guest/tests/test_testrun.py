@@ -248,7 +248,7 @@ class ReportTest(unittest.TestCase):
             for arguments in ("", "32, 'x'"):
                 solution = "import signal\ndef late(*a): raise %s(%s)\nsignal.signal(signal.SIGALRM, late)\n" % (
                     kind, arguments)
-                text = "signal.setitimer(signal.ITIMER_REAL, 0.005, 0.0005)\n" + "assert 1\n" * 50000
+                text = "signal.setitimer(signal.ITIMER_REAL, 0.002, 0.0005)\n" + "assert 1\n" * 3000
                 ended = run_tests(solution, text, seconds=60)
                 self.assertEqual(ended.exception["type"], kind)
                 self.assertEqual([e["event"] for e in ended.events].count("exception"), 1)

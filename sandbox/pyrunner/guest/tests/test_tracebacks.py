@@ -160,9 +160,42 @@ class FormatTest(unittest.TestCase):
         text = "e = ExceptionGroup('g', [ValueError(1), ExceptionGroup('h', [KeyError('k')])])\n" \
                "e.add_note('note')\nraise e\n"
         shown = ours(text)
-        for part in ("ExceptionGroup: g (2 sub-exceptions)\nnote\n", "  | ValueError: 1\n", "  |   | KeyError: 'k'\n"):
+        for part in ("ExceptionGroup: g (2 sub-exceptions)\n  | note\n", "    | ValueError: 1\n", "      | KeyError: 'k'\n"):
             self.assertIn(part, shown)
         self.assertIn("ValueError: m\n", ours("e = ValueError('m')\ne.__notes__ = 5\nraise e\n"))
+
+
+@unittest.skipUnless(hasattr(traceback.TracebackException, "max_group_depth") or hasattr(BaseException, "add_note"),
+                     "no groups before 3.11")
+class GroupTest(unittest.TestCase):
+    TEXTS = {
+        "deep": "e = ValueError('m')\nfor i in range(12): e = ExceptionGroup('g', [e, KeyError(i)])\nraise e\n",
+        "wide": "try:\n  1/0\nexcept ZeroDivisionError as z:\n"
+                "  raise ExceptionGroup('w', [ValueError(i) for i in range(17)]) from z\n",
+        "chained members": "def f():\n  try:\n    {}['k']\n  except KeyError as k:\n    try:\n"
+                           "      raise ValueError('in') from k\n    except ValueError as v:\n      return v\n"
+                           "raise ExceptionGroup('top', [f(), ExceptionGroup('sub', [TypeError('a\\nb')])])\n",
+    }
+
+    def test_as_python(self):
+        import linecache
+        for name, text in self.TEXTS.items():
+            with self.subTest(name):
+                linecache.cache[NAME] = (len(text), None, text.splitlines(True), NAME)
+                error = raised_by(text)
+                theirs = "".join(traceback.format_exception(type(error), error, error.__traceback__)).split("\n")
+                at = [n for n, line in enumerate(theirs) if __file__ in line]
+                gone = {n + i for n in at for i in (0, 1)}
+                plain = [line.rstrip() for n, line in enumerate(theirs)
+                         if n not in gone and not re.fullmatch(r"[ |]+[~^]+", line)]
+                self.assertEqual([line.rstrip() for line in ours(text).split("\n")], plain)
+
+    def test_branching_groups_are_bounded(self):
+        text = "e = ValueError('m' * 1000)\nfor i in range(30): e = ExceptionGroup('g', [e] * 15)\nraise e\n"
+        shown = ours(text)
+        self.assertLess(len(shown), 66000)
+        text = "e = ValueError('m')\nfor i in range(100000): e = ExceptionGroup('g', [e])\nraise e\n"
+        self.assertIn("max_group_depth is 10", ours(text))
 
 
 class SourceTextTest(unittest.TestCase):
