@@ -6,8 +6,8 @@ import gc
 import site
 import sys
 from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
-from os import _exit, write
-from signal import ITIMER_REAL, SIGALRM, setitimer, signal
+from os import _exit, path, scandir, write
+from signal import ITIMER_REAL, SIG_UNBLOCK, SIGALRM, pthread_sigmask, setitimer, signal
 from sys import getrecursionlimit, setrecursionlimit
 from threading import stack_size
 
@@ -26,7 +26,7 @@ class Streams:
     through, so that a killed program's last words are kept, and escape what
     UTF-8 cannot carry instead of losing it."""
 
-    __slots__ = ("_outs",)
+    __slots__ = ("_outs", "_bounded")
 
     def __init__(self):
         reader, out, err = _ready or _standard_streams()
@@ -34,6 +34,7 @@ class Streams:
         sys.stdout = sys.__stdout__ = out
         sys.stderr = sys.__stderr__ = err
         self._outs = (out, err)
+        self._bounded = False
 
     def write_error(self, text):
         """Past sys.stderr, which user code may have replaced or closed."""
@@ -44,14 +45,20 @@ class Streams:
         except OSError:
             pass
 
+    def bound(self, code):
+        """Ends the process with code when it has not ended itself soon."""
+        self._bounded = True
+        signal(SIGALRM, lambda *_: _exit(code))
+        setitimer(ITIMER_REAL, FLUSH_SECONDS_MAX)
+        pthread_sigmask(SIG_UNBLOCK, (SIGALRM,))
+
     def end(self, code):
         """Flushes within a bounded time and ends the process."""
         try:
+            if not self._bounded:
+                self.bound(code)
             theirs = [getattr(sys, "stdout", None), getattr(sys, "stderr", None)]
             theirs = [stream for stream in theirs if not any(stream is out for out in self._outs)]
-            if theirs:
-                signal(SIGALRM, lambda *_: _exit(code))
-                setitimer(ITIMER_REAL, FLUSH_SECONDS_MAX)
             for stream in theirs:
                 _flush(stream)
             for stream in self._outs:
@@ -72,7 +79,7 @@ def _standard_streams():
 def _reader(fd, name):
     raw = FileIO(fd, "r", closefd=False)
     raw.name = name
-    stream = TextIOWrapper(BufferedReader(raw), "utf-8", "surrogateescape")
+    stream = TextIOWrapper(BufferedReader(raw), "utf-8", "surrogateescape", "\n")
     stream.mode = "r"
     return stream
 
@@ -102,6 +109,7 @@ def _flush(stream):
 def prepare(plan, script_name):
     """Makes the interpreter look freshly started for this program."""
     sys.argv = [script_name] + plan.get("args", [])
+    sys.orig_argv = ["python3"] + sys.argv
     if sys.path[:1] != [plan["workspace"]]:
         sys.path.insert(0, plan["workspace"])
     try:
@@ -109,6 +117,7 @@ def prepare(plan, script_name):
     except ValueError:
         pass  # smaller than this platform allows
     _seed()
+    _give_way(plan["workspace"])
     if not hasattr(builtins, "exit"):  # an interpreter started with -S
         for add in (site.setquit, site.setcopyright, site.sethelper):
             add()
@@ -119,6 +128,34 @@ def hide():
     """Last, before user code: what exists now can no longer be found through
     gc.get_objects() and gc.get_referrers()."""
     gc.freeze()
+
+
+def _give_way(workspace):
+    """Forgets loaded modules of the names of files in the workspace, which is
+    first in sys.path: the program's own import finds these, as in an
+    interpreter that has loaded nothing else yet."""
+    names = set()
+    try:
+        with scandir(workspace) as entries:
+            for entry in entries:
+                name, dot, kind = entry.name.partition(".")
+                if dot and kind.endswith(("py", "so")) or path.isfile(entry.path + "/__init__.py"):
+                    names.add(name)
+    except OSError:
+        return
+    names -= _ALWAYS_LOADED
+    names.difference_update(sys.builtin_module_names)
+    if names:
+        for name in [name for name in sys.modules if name.partition(".")[0] in names]:
+            del sys.modules[name]
+
+
+# What any interpreter has loaded before the program's first line.
+_ALWAYS_LOADED = frozenset((
+    "__main__", "_abc", "_codecs", "_collections_abc", "_distutils_hack", "_frozen_importlib",
+    "_frozen_importlib_external", "_imp", "_io", "_signal", "_sitebuiltins", "_stat", "_thread", "_warnings",
+    "_weakref", "abc", "builtins", "codecs", "encodings", "genericpath", "importlib", "io", "marshal", "os", "posix",
+    "posixpath", "site", "stat", "sys", "time", "zipimport"))
 
 
 def _seed():

@@ -4,6 +4,9 @@ process.
 Whatever runs user code (str, repr, flush) is yielded to the driver, so that no
 frame under it leads to the way out. So most of this are generators."""
 
+import atexit
+import gc
+import io
 import sys
 from os import getpid
 
@@ -28,6 +31,30 @@ trace = None
 """
 _CLEAR = compile(_CLEAR, tracebacks.HARNESS, "exec")
 
+# Outermost first: what a text stream holds belongs into what it wraps.
+_WRITE_FILES = """
+found = [thing for thing in objects() if below(kind(thing), (Base, ZipFile))]
+for thing in found:
+    if below(kind(thing), Text):
+        try: thing.flush()
+        except anything: pass
+for thing in found:
+    if not below(kind(thing), (Text, Raw, Buffer)):
+        try: thing.close()
+        except anything: pass
+for thing in found:
+    if below(kind(thing), (Text, Buffer)):
+        try: thing.flush()
+        except anything: pass
+"""
+_WRITE_FILES = compile(_WRITE_FILES, tracebacks.HARNESS, "exec")
+_FILES_SPACE = {
+    "__builtins__": {}, "objects": gc.get_objects, "below": issubclass, "kind": type, "anything": BaseException,
+    "Base": io.IOBase, "Text": io.TextIOWrapper, "Raw": io.RawIOBase, "ZipFile": (),
+    "Buffer": (io.BufferedWriter, io.BufferedRandom, io.BufferedReader, io.BufferedRWPair, io.BytesIO, io.StringIO),
+}
+_run_exit_handlers = atexit._run_exitfuncs
+
 _exit_value_of = SystemExit.__dict__["code"].__get__
 
 
@@ -42,6 +69,7 @@ class Report:
         self._streams = streams
         self._outcomes = outcomes
         self.exposed = exposed
+        self.workspace = plan["workspace"]
         self.room = min(plan.get("message_bytes") or MESSAGE_CHARS, MESSAGE_CHARS)
         self._shown = {name: exposed["sourcetext"].SourceText() for name in filenames}
         self._formatter = exposed["tracebacks"].Formatter(self._shown, own, self.room)
@@ -85,7 +113,7 @@ class Report:
         """Never returns: error ends the run."""
         event = yield from self.exception(error, phase)
         yield from self.print(error, event["traceback"])
-        self.end(event.get("exit_code", 1))
+        yield from self.leave(event.get("exit_code", 1))
 
     def exception(self, error, phase):
         """Sends the event of an exception, and returns it."""
@@ -138,6 +166,25 @@ class Report:
 
     def end(self, code):
         self._streams.end(code)
+
+    def leave(self, code):
+        """Never returns. Lets files be whole that the program left open, in
+        bounded time: the verdict is sent."""
+        self._streams.bound(code)
+        yield from self.call(_run_exit_handlers)
+        yield from self.write_files(False)
+        self.end(code)
+
+    def write_files(self, interrupted):
+        """Makes the files whole that the program left open. Freeing them is not
+        enough: in a cycle, a file can be closed before what buffers it."""
+        space = dict(_FILES_SPACE)
+        zipfile = sys.modules.get("zipfile")
+        kind = vars(zipfile).get("ZipFile") if type(zipfile) is type(sys) else None
+        if type(kind) is type:
+            space["ZipFile"] = kind
+        yield _WRITE_FILES, space, interrupted
+        self.outcome()
 
     def failed_itself(self, error, phase):
         """Never returns: error came out of the harness. When user code is in

@@ -1,14 +1,24 @@
 """A run of one program, ended the way an ordinary interpreter ends."""
 
 import atexit
+import gc
 import sys
 import threading
 
-from sandboxd_guest import interpreter, reporting, textmodule
+from sandboxd_guest import interpreter, reporting, textmodule, tracebacks
 from sandboxd_guest.pristine import builtins_copy as __builtins__
 from sandboxd_guest.sourcetext import without_mark
 
 PROGRAM = "program.py"
+
+# As an interpreter ends: what the program's modules alone hold alive is freed,
+# which runs finalisers and writes files out.
+_END_MODULES = compile("""
+for name in names:
+    try: modules.pop(name, None)
+    except anything: pass
+collect()
+""", tracebacks.HARNESS, "exec")
 
 _join_threads = threading._shutdown
 _run_exit_handlers = atexit._run_exitfuncs
@@ -21,22 +31,30 @@ def session(plan, send, receive_tests, outcomes, own, harness):
     report = reporting.Report(plan, send, streams, (PROGRAM,), own, outcomes, harness["exposed"])
     text = plan["program"]
     report.hold(PROGRAM, text)
+    textmodule.show_lines(PROGRAM, text)
     loader = textmodule.TextLoader(PROGRAM, text)
+    interpreter.hide()
+    # After that, so that the collector can free it at the end.
     main = textmodule.main_module(plan["workspace"] + "/" + PROGRAM, loader)
     try:
         code = compile(without_mark(text), PROGRAM, "exec", dont_inherit=True, optimize=0)
     except BaseException as error:
         yield from report.fatal(error, "program")
     try:
-        interpreter.hide()
-        yield code, vars(main), True
-        yield from _finish(report, report.outcome())
+        steps = _steps(code, vars(main))
+        del main, code  # so that they end when the program does
+        yield from steps
+        yield from _finish(report)
     except BaseException as error:
         yield from report.failed_itself(error, "program")
 
 
-def _finish(report, error):
-    code = 0
+def _steps(code, space):
+    yield code, space, True
+
+
+def _finish(report):
+    code, error = 0, report.outcome()
     if error is not None and not _is_plain_exit(error):
         event = yield from report.exception(error, "program")
         code = event.get("exit_code", 1)
@@ -45,9 +63,24 @@ def _finish(report, error):
         _, late = yield from report.call(last, interrupted=True)
         if late is not None:
             yield from _show(report, late)
+    error = late = None
+    yield from report.drop()
+    yield from report.write_files(True)
+    yield _END_MODULES, {"__builtins__": {}, "modules": sys.modules, "collect": gc.collect,
+                         "names": _own_modules(report.workspace), "anything": BaseException}, True
+    report.outcome()
     if code == 0 and report.is_first_process():
         report.send({"event": "done"})
     report.end(code)
+
+
+def _own_modules(workspace):
+    names = ["__main__"]
+    for name, module in list(sys.modules.items()):
+        file = vars(module).get("__file__") if type(module) is type(sys) else None
+        if type(file) is str and type(name) is str and file.startswith(workspace + "/") and name != "__main__":
+            names.append(name)
+    return names
 
 
 def _is_plain_exit(error):

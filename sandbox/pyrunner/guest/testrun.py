@@ -56,6 +56,7 @@ def session(plan, send, receive_tests, outcomes, own, harness):
             yield tests.next(), main, True
             yield from tests.judge(report.outcome())
         tests.done()
+        yield from report.leave(0)
     except BaseException as error:
         yield from report.failed_itself(error, phase)
 
@@ -172,7 +173,6 @@ class _Tests:
             if self._recorder.unreported:
                 event["unreported"] = self._recorder.unreported
             self._report.send(event)
-        self._report.end(0)
 
 
 def _is_text(node):

@@ -5,6 +5,7 @@ harness.
 """
 
 import builtins
+import linecache
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -22,7 +23,7 @@ class TextLoader:
         return None
 
     def exec_module(self, module):
-        exec(self.get_code(module.__name__), module.__dict__)
+        exec(self.get_code(module.__name__), module.__dict__)  # in importlib.reload
 
     def get_code(self, name):
         return compile(self._text, self._filename, "exec", dont_inherit=True)
@@ -37,6 +38,21 @@ class TextLoader:
         return False
 
 
+class TextFinder:
+    """Finds the one module that spec is of, for reload and import."""
+
+    def __init__(self, spec):
+        self._spec = spec
+
+    def find_spec(self, name, path=None, target=None):
+        return self._spec if name == self._spec.name else None
+
+
+def show_lines(filename, text):
+    """Lets tracebacks that Python itself prints show the lines of a text."""
+    linecache.cache[filename] = (text.__str__,)
+
+
 def solution_module(path, filename, text):
     """The importable module `solution`, not executed yet."""
     spec = ModuleSpec("solution", TextLoader(filename, text), origin=path)
@@ -48,6 +64,8 @@ def solution_module(path, filename, text):
     module.__file__ = path
     module.__builtins__ = vars(builtins)
     sys.modules["solution"] = module
+    sys.meta_path.insert(0, TextFinder(spec))
+    show_lines(filename, text)
     return module
 
 

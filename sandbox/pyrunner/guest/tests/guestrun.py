@@ -81,8 +81,13 @@ def _run(plan, tests, options):
     seconds = options.pop("seconds", 20)
     stdin = options.pop("stdin", b"")
     before = options.pop("before", None)
+    files = options.pop("files", {})
     workspace = tempfile.mkdtemp(prefix="guest-run-")
     os.chmod(workspace, 0o777)
+    for name, text in files.items():
+        os.makedirs(os.path.dirname(os.path.join(workspace, name)), exist_ok=True)
+        with open(os.path.join(workspace, name), "w") as file:
+            file.write(text)
     plan = dict(plan, workspace=workspace, site_packages=[], thread_stack_bytes=512 << 10, **options)
     pipes = {name: os.pipe() for name in ("in", "out", "err", "report", "tests")}
     os.write(pipes["in"][1], stdin)
@@ -103,9 +108,20 @@ def _run(plan, tests, options):
             _, waited = os.waitpid(pid, 0)
             for name in ("out", "err", "report"):
                 os.close(pipes[name][0])
-        return Ended(took["report"].splitlines(), took["out"], took["err"], waited, time.perf_counter() - started)
+        ended = Ended(took["report"].splitlines(), took["out"], took["err"], waited, time.perf_counter() - started)
+        ended.files = _read_all(workspace)
+        return ended
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
+
+
+def _read_all(folder):
+    files = {}
+    for name in os.listdir(folder):
+        if os.path.isfile(os.path.join(folder, name)):
+            with open(os.path.join(folder, name), "rb") as file:
+                files[name] = file.read()
+    return files
 
 
 def _child(plan, pipes, before):

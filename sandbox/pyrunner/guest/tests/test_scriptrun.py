@@ -70,5 +70,69 @@ class TableTest(unittest.TestCase):
         self.assertEqual((ended.stdout, ended.signal, ended.events), ("first\n", 9, []))
 
 
+WRITERS = """
+import csv, gzip, zipfile, io
+text = open("text.txt", "w"); text.write("a" * 10)
+rows = csv.writer(open("rows.csv", "w")); rows.writerow([1, 2])
+packed = gzip.open("packed.gz", "wt"); packed.write("b" * 10)
+binary = open("binary", "wb"); binary.write(b"c")
+archive = zipfile.ZipFile("archive.zip", "w"); archive.writestr("m", "d")
+"""
+
+
+def whole(files):
+    import gzip
+    import io
+    import zipfile
+    with zipfile.ZipFile(io.BytesIO(files["archive.zip"])) as archive:
+        member = archive.read("m")
+    return (files["text.txt"], files["rows.csv"], gzip.decompress(files["packed.gz"]), files["binary"], member)
+
+
+WHOLE = (b"a" * 10, b"1,2\r\n", b"b" * 10, b"c", b"d")
+
+
+class EndTest(unittest.TestCase):
+    def test_open_files_are_written_out(self):
+        for end in ("", "import sys\nsys.exit(3)", "1 / 0", "def f():\n  x = open('more', 'w')\n  1 / 0\nf()"):
+            with self.subTest(end):
+                self.assertEqual(whole(run_script(WRITERS + end).files), WHOLE)
+
+    def test_finalisers_run_with_their_globals(self):
+        text = ("import sys\nclass A:\n  def __del__(self): print('del', sys is not None, name)\nname = 'n'\na = A()\n"
+                "b = A(); b.me = b\ndef g():\n  try: yield\n  finally: print('finally')\nh = g(); next(h)\n")
+        for end in ("", "1 / 0\n"):
+            self.assertEqual(sorted(run_script(text + end).stdout.split("\n")), ["", "del True n", "del True n", "finally"])
+
+    def test_modules_of_the_workspace_end_too(self):
+        ended = run_script("import helper", files={"helper.py": "f = open('x.txt', 'w')\nf.write('x')\n"})
+        self.assertEqual(ended.files["x.txt"], b"x")
+
+
+class StartTest(unittest.TestCase):
+    def test_files_win_over_loaded_modules(self):
+        files = {"token.py": "Token = 1", "json/__init__.py": "own = 1", "os.py": "1 / 0", "abc.py": "1 / 0",
+                 "logging/readme": ""}
+        ended = run_script("from token import Token\nimport json, os, abc, logging\nprint(Token, json.own, os.sep, "
+                           "logging.INFO)", files=files, before=lambda: __import__("json.decoder"))
+        self.assertEqual((ended.stdout, ended.stderr), ("1 1 / 20\n", ""))
+
+    def test_line_ends_of_standard_input(self):
+        ended = run_script("import sys\nprint(ascii(sys.stdin.read()))", stdin=b"a\r\nb\rc\n")
+        self.assertEqual(ended.stdout, "'a\\r\\nb\\rc\\n'\n")
+
+    def test_original_arguments(self):
+        self.assertEqual(run_script("import sys\nprint(sys.orig_argv)", "a").stdout, "['python3', 'program.py', 'a']\n")
+
+    def test_lines_in_tracebacks_that_the_program_prints(self):
+        text = "import threading, traceback\ndef f():\n  try:\n    1 / 0  # here\n  except Exception: traceback.print_exc()\nt = threading.Thread(target=f)\nt.start()\nt.join()\n"
+        self.assertIn("1 / 0  # here", run_script(text).stderr)
+
+    def test_hook_that_fails(self):
+        ended = run_script("import sys\ndef hook(*a): {}['k']\nsys.excepthook = hook\n1 / 0")
+        self.assertTrue(ended.stderr.startswith("Error in sys.excepthook:\nTraceback"))
+        self.assertIn("\nOriginal exception was:\nTraceback", ended.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -2,6 +2,7 @@ import unittest
 
 import tests  # noqa: F401
 from tests.guestrun import run_tests
+from tests.test_scriptrun import WHOLE, WRITERS, whole
 
 SQUARE = "def square(x):\n    return x * x\n"
 
@@ -255,6 +256,25 @@ class ReportTest(unittest.TestCase):
                 self.assertEqual(ended.events[-1]["event"], "exception")
                 self.assertNotIn("channel", ended.exception["traceback"])
                 self.assertIn("in late", ended.exception["traceback"])
+
+    def test_open_files_are_written_out(self):
+        for end in ("", "1 / 0\n", "import sys\nsys.exit(0)\n"):
+            ended = run_tests(WRITERS + "import atexit\natexit.register(print, 'exit')\n", "assert 1\n" + end)
+            self.assertEqual((whole(ended.files), ended.stdout), (WHOLE, "exit\n"))
+        ended = run_tests("import atexit, time\natexit.register(time.sleep, 30)\n", "assert 1\n")
+        self.assertTrue(ended.passed)
+        self.assertLess(ended.seconds, 5)
+
+    def test_a_held_failure_counts_once(self):
+        text = "try:\n  assert 0, 'm'\nexcept AssertionError as e:\n\n  raise e.with_traceback(None)\n"
+        ended = run_tests("", text)
+        self.assertEqual((ended.counts(), ended.messages()), ((0, 1), ["m"]))
+
+    def test_reload(self):
+        ended = run_tests("n = 1\nseen = []\n", "import importlib, solution\nsolution.n = 2\n"
+                          "assert importlib.reload(solution).n == 1\nimport sys\ndel sys.modules['solution']\n"
+                          "import solution as again\nassert again.n == 1\n")
+        self.assertTrue(ended.passed, ended.stderr)
 
     def test_output_is_whole(self):
         ended = run_tests("import sys", "print('\\udcff', end='')\nsys.stdout.write('tail')\nassert 1\n")
