@@ -5,9 +5,9 @@ import builtins
 import gc
 import site
 import sys
+from _signal import ITIMER_REAL, SIG_UNBLOCK, SIGALRM, pthread_sigmask, setitimer, signal
 from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
 from os import _exit, path, scandir, write
-from signal import ITIMER_REAL, SIG_UNBLOCK, SIGALRM, pthread_sigmask, setitimer, signal
 from sys import getrecursionlimit, setrecursionlimit
 from threading import stack_size
 
@@ -143,9 +143,9 @@ def _give_way(workspace):
                     names.add(name)
     except OSError:
         return
-    names -= _ALWAYS_LOADED
-    names.difference_update(sys.builtin_module_names)
     if names:
+        names -= _ALWAYS_LOADED
+        names.difference_update(sys.builtin_module_names)
         for name in [name for name in sys.modules if name.partition(".")[0] in names]:
             del sys.modules[name]
 

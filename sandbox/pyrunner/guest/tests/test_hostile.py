@@ -389,6 +389,13 @@ def answer(n):
     sys.setprofile(see); sys.settrace(see)
     return 0
 """,
+    "frames seen by a signal handler": REACH + """
+import signal
+def see(number, frame): forge(frame)
+signal.signal(signal.SIGALRM, see)
+signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0001)
+def answer(n): return 0
+""",
     "frames seen by a thread": REACH + """
 import threading
 main = threading.get_ident()
