@@ -3,7 +3,8 @@
 Each assert statement becomes an if statement that tells probes how it went and,
 when it failed, raises what Python would have raised, from where it stands.
 Nothing is bound to a name: operands are passed through probes on their way to
-the comparison, and the probes are put into the compiled code as constants. So locals(), class dictionaries, metaclasses and scopes see
+the comparison, and the probes are put into the compiled code as constants. So
+locals(), class dictionaries, metaclasses and scopes see
 exactly what they see in a plain run.
 
     assert LEFT == RIGHT, MESSAGE

@@ -102,7 +102,8 @@ class EndTest(unittest.TestCase):
         text = ("import sys\nclass A:\n  def __del__(self): print('del', sys is not None, name)\nname = 'n'\na = A()\n"
                 "b = A(); b.me = b\ndef g():\n  try: yield\n  finally: print('finally')\nh = g(); next(h)\n")
         for end in ("", "1 / 0\n"):
-            self.assertEqual(sorted(run_script(text + end).stdout.split("\n")), ["", "del True n", "del True n", "finally"])
+            lines = sorted(run_script(text + end).stdout.split("\n"))
+            self.assertEqual(lines, ["", "del True n", "del True n", "finally"])
 
     def test_modules_of_the_workspace_end_too(self):
         ended = run_script("import helper", files={"helper.py": "f = open('x.txt', 'w')\nf.write('x')\n"})
@@ -122,10 +123,12 @@ class StartTest(unittest.TestCase):
         self.assertEqual(ended.stdout, "'a\\r\\nb\\rc\\n'\n")
 
     def test_original_arguments(self):
-        self.assertEqual(run_script("import sys\nprint(sys.orig_argv)", "a").stdout, "['python3', 'program.py', 'a']\n")
+        ended = run_script("import sys\nprint(sys.orig_argv)", "a")
+        self.assertEqual(ended.stdout, "['python3', 'program.py', 'a']\n")
 
     def test_lines_in_tracebacks_that_the_program_prints(self):
-        text = "import threading, traceback\ndef f():\n  try:\n    1 / 0  # here\n  except Exception: traceback.print_exc()\nt = threading.Thread(target=f)\nt.start()\nt.join()\n"
+        text = "import threading, traceback\ndef f():\n  try:\n    1 / 0  # here\n  except Exception: traceback.print_exc()\n" \
+               "t = threading.Thread(target=f)\nt.start()\nt.join()\n"
         self.assertIn("1 / 0  # here", run_script(text).stderr)
 
     def test_hook_that_fails(self):

@@ -138,7 +138,8 @@ class LoadTest(unittest.TestCase):
         self.assertEqual((ended.exception["type"], ended.exception["phase"]), (kind, "tests"))
 
     def test_exit_codes(self):
-        for argument, code in (("", 0), ("None", 0), ("0", 0), ("3", 3), ("-1", 255), ("'text'", 1), ("True", 1), ("2**64", 255),
+        for argument, code in (("", 0), ("None", 0), ("0", 0), ("3", 3), ("-1", 255), ("'text'", 1), ("True", 1),
+                               ("2**64", 255),
                                ("-2**63", 0), ("2**63", 255), ("2**62 + 7", 7)):
             ended = run_tests("import sys\nsys.exit(%s)" % argument, "")
             self.assertEqual((ended.exception["exit_code"], ended.code, ended.done), (code, code, False))

@@ -160,7 +160,8 @@ class FormatTest(unittest.TestCase):
         text = "e = ExceptionGroup('g', [ValueError(1), ExceptionGroup('h', [KeyError('k')])])\n" \
                "e.add_note('note')\nraise e\n"
         shown = ours(text)
-        for part in ("ExceptionGroup: g (2 sub-exceptions)\n  | note\n", "    | ValueError: 1\n", "      | KeyError: 'k'\n"):
+        for part in ("ExceptionGroup: g (2 sub-exceptions)\n  | note\n", "    | ValueError: 1\n",
+                     "      | KeyError: 'k'\n"):
             self.assertIn(part, shown)
         self.assertIn("ValueError: m\n", ours("e = ValueError('m')\ne.__notes__ = 5\nraise e\n"))
 
