@@ -83,6 +83,10 @@ func (c *Config) Validate() error {
 	bad := func(key, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
 	}
+	const longest = 107 // bytes of sun_path but for its end (unix(7))
+	if len(c.Socket.Path) > longest {
+		bad("socket.path", "%q has more than %d bytes: no client could name it", c.Socket.Path, longest)
+	}
 	if !filepath.IsAbs(c.Socket.Path) {
 		bad("socket.path", "%q is not an absolute path", c.Socket.Path)
 	}

@@ -91,6 +91,9 @@ func checkLabels(labels map[string]string) error {
 		if k == "" || len(k) > maxLabelKey {
 			return invalid(fieldLabels, "a label's name has 1 to %d bytes", maxLabelKey)
 		}
+		if strings.Contains(k, nulByte) || strings.Contains(v, nulByte) {
+			return invalid(fieldLabels, "a label cannot hold a NUL byte")
+		}
 		if len(v) > maxLabelValue {
 			return invalid(fieldLabels+"."+k, "a label's value has at most %d bytes", maxLabelValue)
 		}

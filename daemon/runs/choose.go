@@ -47,7 +47,7 @@ func (e *Engine) can(limit string) bool {
 func (p *planner) choose(name string, wanted []sandbox.Layer) (*Engine, []sandbox.Layer, error) {
 	for i, l := range wanted {
 		if !sandbox.KnownLayer(l) {
-			return nil, nil, sandbox.Errorf(sandbox.KindInvalid, "admit", fmt.Sprintf("require_layers[%d]", i), "no layer is called %q", l)
+			return nil, nil, sandbox.Errorf(sandbox.KindInvalid, "admit", fmt.Sprintf("require_layers[%d]", i), "no layer is called %.64q", string(l))
 		}
 	}
 	if name == "" {
@@ -60,7 +60,7 @@ func (p *planner) choose(name string, wanted []sandbox.Layer) (*Engine, []sandbo
 	mend, refused := p.cfg.Refused[name]
 	switch {
 	case e == nil:
-		return nil, nil, sandbox.Errorf(sandbox.KindInvalid, "admit", "engine", "no engine is called %q; known: %s", name, strings.Join(p.names(), ", "))
+		return nil, nil, sandbox.Errorf(sandbox.KindInvalid, "admit", "engine", "no engine is called %.64q; known: %s", name, strings.Join(p.names(), ", "))
 	case refused:
 		err := sandbox.Errorf(sandbox.KindDenied, "admit", "engine", "the configuration does not allow engine %s", name)
 		err.Mend = mend

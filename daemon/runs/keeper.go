@@ -170,7 +170,11 @@ func (k *keeper) unstarted(ctx context.Context, err error) reply {
 	if ctx.Err() != nil {
 		return reply{result: k.conclude(pyrunner.Ending{Outcome: sandbox.Outcome{Stopped: sandbox.StopCanceled}}, nil)}
 	}
-	k.log(slog.LevelError, "run not started", err)
+	level := slog.LevelError
+	if sandbox.KindOf(err) != sandbox.KindInternal { // full, refused, or not ready: said to the caller
+		level = slog.LevelInfo
+	}
+	k.log(level, "run not started", err)
 	return reply{err: err}
 }
 

@@ -76,7 +76,7 @@ func checkImage(name string) (string, error) {
 	if name == "" || name == defaultImage {
 		return defaultImage, nil
 	}
-	return "", sandbox.Errorf(sandbox.KindInvalid, "admit", "image", "no image is called %q; known: %s", name, defaultImage)
+	return "", sandbox.Errorf(sandbox.KindInvalid, "admit", "image", "no image is called %.64q; known: %s", name, defaultImage)
 }
 
 // enforceable refuses a limit that the request named and the engine cannot
