@@ -13,12 +13,13 @@ import (
 )
 
 // run runs one command and adds what it printed to sum. A command that fails
-// without a failure in its output counts as one.
+// without a failure in its output counts as one, and so does one that tested
+// nothing: its tests may have been renamed.
 func (c command) run(sum *tally) {
 	fmt.Printf("vm: begin %s\n", c.Name)
 	started := time.Now()
 	got, err := c.start()
-	if err != nil && got.failed == 0 {
+	if got.failed == 0 && (err != nil || got.passed == 0) {
 		got.failed = 1
 	}
 	state := "ok"
