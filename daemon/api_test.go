@@ -312,7 +312,9 @@ func occupy(d *daemontest.Daemon, body string) {
 // not only by the number of runs.
 func TestRuns_BodiesAreBoundedTogether(t *testing.T) {
 	d := daemontest.Start(t, daemontest.Options{Engines: scripted()})
-	const fitting, over = 32, 8 // bodies of 8 MiB, announced and never sent
+	const fitting, over = 32, 8 // bodies of 8 MiB, sent but for the last byte
+	body := append([]byte("POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 8388608\r\n\r\n"),
+		bytes.Repeat([]byte(" "), 8<<20-1)...)
 	refused := make(chan string, fitting+over)
 	for range fitting + over {
 		conn, err := net.Dial("unix", d.Socket)
@@ -320,19 +322,41 @@ func TestRuns_BodiesAreBoundedTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		if _, err := io.WriteString(conn, "POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 8388608\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		go func() { _, _ = conn.Write(body) }()
 		go func() {
 			line, _ := bufio.NewReader(conn).ReadString('\n')
 			refused <- line
 		}()
 	}
 	for range over {
-		if line := <-refused; !strings.Contains(line, " 429 ") {
-			t.Errorf("answer %q", line)
+		select {
+		case line := <-refused:
+			if !strings.Contains(line, " 429 ") {
+				t.Errorf("answer %q", line)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("nobody is refused")
 		}
 	}
-	resp, text := post(t, d, "/v1/runs", nil, []byte(`{"program":""}`))
-	checkProblem(t, resp, text, 429, "exhausted", "")
+}
+
+// TestRuns_AnnouncedBodiesTakeNoRoom: a client that announces bodies and sends
+// none keeps nobody out.
+func TestRuns_AnnouncedBodiesTakeNoRoom(t *testing.T) {
+	d := daemontest.Start(t, daemontest.Options{Engines: scripted()})
+	for range 64 {
+		conn, err := net.Dial("unix", d.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, "POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 8388608\r\n\r\n{"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 20 {
+		if resp, text := post(t, d, "/v1/runs", nil, []byte(`{"program":""}`)); resp.StatusCode != http.StatusOK {
+			t.Fatalf("%d: %s", resp.StatusCode, text)
+		}
+	}
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/sandboxd/sandboxd/sandbox"
 )
 
@@ -20,6 +22,8 @@ const (
 	maxBodies = 256 << 20
 	// bodyTime is how long a client may take to send it.
 	bodyTime = 30 * time.Second
+	// lingerTime is how long the rest of a refused one is taken in.
+	lingerTime = time.Second
 )
 
 type foundKey struct{}
@@ -42,15 +46,12 @@ func (a *API) readBody(next http.Handler) http.Handler {
 			a.refuse(w, r, err)
 			return
 		}
-		release, err := a.reserve(r.ContentLength)
+		room := &room{pool: a.bodies}
+		defer room.release()
+		body, err := slurp(w, r, room)
 		if err != nil {
 			a.refuse(w, r, err)
-			return
-		}
-		defer release()
-		body, err := slurp(w, r)
-		if err != nil {
-			a.refuse(w, r, err)
+			leave(w)
 			return
 		}
 		what, err := scan(body)
@@ -64,16 +65,44 @@ func (a *API) readBody(next http.Handler) http.Handler {
 	})
 }
 
-// reserve takes room for a body in what all bodies may hold at once, until its
-// request is answered: waiting runs would otherwise hold 8 MiB each.
-func (a *API) reserve(length int64) (release func(), err error) {
-	if length < 0 || length > MaxBody {
-		length = MaxBody
+// room is what one body takes of what all bodies may hold at once, until its
+// request is answered: waiting runs would otherwise hold 8 MiB each. It is taken
+// as bytes arrive, so that a body which is announced and never sent takes none.
+type room struct {
+	pool  *semaphore.Weighted
+	taken int64
+}
+
+func (r *room) take(n int) error {
+	if !r.pool.TryAcquire(int64(n)) {
+		return sandbox.Errorf(sandbox.KindExhausted, "admit", "", "requests that wait hold %d MiB already", maxBodies>>20)
 	}
-	if !a.bodies.TryAcquire(length) {
-		return nil, sandbox.Errorf(sandbox.KindExhausted, "admit", "", "requests that wait hold %d MiB already", maxBodies>>20)
+	r.taken += int64(n)
+	return nil
+}
+
+func (r *room) release() { r.pool.Release(r.taken) }
+
+// meter reads a body into its room.
+type meter struct {
+	body io.Reader
+	room *room
+}
+
+func (m meter) Read(p []byte) (int, error) {
+	n, err := m.body.Read(p)
+	if full := m.room.take(n); full != nil {
+		return 0, full
 	}
-	return func() { a.bodies.Release(length) }, nil
+	return n, err
+}
+
+// leave has a refusal sent at once and gives up on the rest of the body: the
+// server would wait for it before it sends anything.
+func leave(w http.ResponseWriter) {
+	conn := http.NewResponseController(w)
+	_ = conn.Flush()                                     // not every writer of a test can
+	_ = conn.SetReadDeadline(time.Now().Add(lingerTime)) // likewise
 }
 
 func checkType(header string) error {
@@ -89,7 +118,7 @@ func checkType(header string) error {
 
 // slurp reads the body within its time. The deadline is taken off again before
 // the handler runs: the connection is then watched for the client's leaving.
-func slurp(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func slurp(w http.ResponseWriter, r *http.Request, room *room) ([]byte, error) {
 	conn := http.NewResponseController(w)
 	_ = conn.SetReadDeadline(time.Now().Add(bodyTime)) // not every writer of a test has one
 	defer conn.SetReadDeadline(time.Time{})            //nolint:errcheck // likewise
@@ -97,7 +126,7 @@ func slurp(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		discard(r.Body)
 		return nil, tooLarge()
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, MaxBody+1))
+	body, err := io.ReadAll(io.LimitReader(meter{r.Body, room}, MaxBody+1))
 	switch {
 	case err == nil && len(body) > MaxBody:
 		discard(r.Body)
@@ -106,6 +135,9 @@ func slurp(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return body, nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, plainProblem(http.StatusRequestTimeout, "body", "the body did not arrive in time")
+	}
+	if full, ok := errors.AsType[*sandbox.Error](err); ok {
+		return nil, full
 	}
 	return nil, badBody("body", "the body ended early")
 }
