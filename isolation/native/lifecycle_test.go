@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -61,8 +62,20 @@ func leftovers(t *testing.T) map[string]int {
 
 // isOurs: the process has one of the test engine's host ids.
 func isOurs(pid string) bool {
+	id := hostID(pid)
+	return id >= uidBase() && id < uidBase()+idsPerTest
+}
+
+// hostID is a process's real user id, 0 when it has ended.
+func hostID(pid string) uint32 {
 	status, err := os.ReadFile("/proc/" + pid + "/status")
-	return err == nil && strings.Contains(string(status), "\nUid:\t19000")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(status), "\nUid:\t")
+	word, _, _ := strings.Cut(rest, "\t")
+	id, _ := strconv.ParseUint(word, 10, 32)
+	return uint32(id)
 }
 
 func TestEngine_LeavesNothing(t *testing.T) {
@@ -181,21 +194,19 @@ func TestEngine_CallersWhoLeaveBreakNothing(t *testing.T) {
 			t.Fatalf("run %d: %v, %q", i, err, end.Stdout.Text())
 		}
 	}
-	if n := processesOf("\nUid:\t1900000000\t"); n != 1 {
-		t.Errorf("%d processes have the zygote's id", n)
+	zygotes := 0
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// processesOf counts processes whose status holds the text.
-func processesOf(text string) int {
-	entries, _ := os.ReadDir("/proc")
-	n := 0
 	for _, e := range entries {
-		if status, err := os.ReadFile("/proc/" + e.Name() + "/status"); err == nil && strings.Contains(string(status), text) {
-			n++
+		if hostID(e.Name()) == uidBase() {
+			zygotes++
 		}
 	}
-	return n
+	if zygotes != 1 {
+		t.Errorf("%d processes have the zygote's id", zygotes)
+	}
 }
 
 // TestEngine_TellsItsOwnFailure: when the zygote dies under a run, that is no

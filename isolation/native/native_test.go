@@ -26,6 +26,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// idsPerTest is more than the ids of one test engine.
+const idsPerTest = 512
+
+// uidBase is this test process's own, so that what other tests run at the same
+// time is not taken for its leftovers.
+func uidBase() uint32 { return 1_000_000_000 + uint32(os.Getpid()%4_000_000)*idsPerTest }
+
 func newEngine(t *testing.T) *native.Engine { return newEngineWithPool(t, 0) }
 
 func newEngineWithPool(t testing.TB, ready int) *native.Engine {
@@ -42,7 +49,7 @@ func newEngineWithPool(t testing.TB, ready int) *native.Engine {
 	}
 	e, err := native.New(native.Config{
 		Image: image, Cgroups: groups, Arch: runtime.GOARCH, Log: slog.New(slog.DiscardHandler),
-		UIDBase: 1_900_000_000, Sandboxes: 32, Ready: ready,
+		UIDBase: uidBase(), Sandboxes: 32, Ready: ready,
 	})
 	if err != nil {
 		t.Fatal(err)
