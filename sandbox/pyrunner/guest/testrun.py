@@ -14,10 +14,12 @@ from gc import disable as gc_disable, enable as gc_enable, isenabled as gc_is_en
 from sandboxd_guest import asserts, interpreter, reporting, textmodule
 from sandboxd_guest.pristine import builtins_copy as __builtins__
 from sandboxd_guest.sourcetext import SourceText, without_mark
+from sandboxd_guest.tracebacks import middle_cut
 
 SOLUTION, TESTS = "solution.py", "tests.py"
 REPR_CHARS = 4096
 FAILURES_MAX = 200
+SHOWN_CHARS = 2048  # of a failed assertion's traceback, on stderr
 
 _FUTURE_FLAGS = 0
 for _name in __future__.all_feature_names:
@@ -164,7 +166,8 @@ class _Tests:
                 lines = [line for file, line, _ in places if file == TESTS]
                 self._recorder.foreign(self._site, lines[-1] if lines else self._line, said)
             if self._recorder.failures <= self._failures_max:
-                yield from self._report.print(error, traceback)
+                # Two hundred of them at full length would fill the stream.
+                yield from self._report.print(error, middle_cut(traceback, SHOWN_CHARS))
 
     def done(self):
         self._recorder.finish()

@@ -86,10 +86,10 @@ class Formatter:
         message: error's own, where it is known; asking twice could show."""
         self._spent = 0
         text = "".join(self._chain(error, message, {}))
-        shown, room = _middle_cut(text, self._room), self._room
+        shown, room = middle_cut(text, self._room), self._room
         while reprs.encoded_size(shown) > reprs.TEXT_BYTES_MAX:
             room = min(len(shown), room) * 2 // 3
-            shown = _middle_cut(text, room)
+            shown = middle_cut(text, room)
         return shown
 
     def _chain(self, error, message, libraries, depth=0):
@@ -217,7 +217,7 @@ def _indented(text, depth, margin="|"):
     return "".join(lead + line for line in text.splitlines(True))
 
 
-def _middle_cut(text, room):
+def middle_cut(text, room):
     if len(text) <= room:
         return text
     head = room // 4  # the end says most
