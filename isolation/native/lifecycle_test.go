@@ -242,3 +242,36 @@ func TestEngine_TellsItsOwnFailure(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestEngine_MemoryOfTheHostIsNoVerdict: the kernel kills in the run's group
+// for a limit above it too; that is not the run's own limit.
+func TestEngine_MemoryOfTheHostIsNoVerdict(t *testing.T) {
+	e := newEngine(t)
+	limits := sandbox.DefaultLimits()
+	sb, err := e.Create(t.Context(), isolation.Plan{ID: "host-memory", Image: "host", Limits: limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent := fmt.Sprintf("/sys/fs/cgroup/memory/sandboxd-test-%d/memory.limit_in_bytes", os.Getpid())
+	if _, err := os.Stat(parent); err != nil { // unified
+		parent = fmt.Sprintf("/sys/fs/cgroup/sandboxd-test-%d/memory.max", os.Getpid())
+	}
+	if err := os.WriteFile(parent, []byte(strconv.Itoa(110<<20)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := "x = bytearray(150 << 20)\nfor i in range(0, len(x), 4096):\n    x[i] = 1\n"
+	end, err := pyrunner.NewConversation(sb.Stream(), pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, limits)).Run()
+	if err != nil || end.Outcome.Exited {
+		t.Errorf("%v, %+v", err, end.Outcome)
+	}
+	facts, err := sb.Wait(t.Context())
+	if err != nil || facts.OOMKills != 0 {
+		t.Errorf("%v, %d kills counted as the run's own", err, facts.OOMKills)
+	}
+	if err := sb.Failure(t.Context()); err == nil || sandbox.KindOf(err) != sandbox.KindUnavailable {
+		t.Errorf("failure: %v", err)
+	}
+	if err := sb.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
