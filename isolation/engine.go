@@ -92,6 +92,20 @@ func (s Support) Missing(require []sandbox.Layer) []sandbox.LayerReport {
 	return missing
 }
 
+// Refuse is the refusal of a plan that requires a layer which does not hold, nil
+// when all hold: the one check that every Create makes first.
+func (s Support) Refuse(require []sandbox.Layer) error {
+	missing := s.Missing(require)
+	if len(missing) == 0 {
+		return nil
+	}
+	r := missing[0]
+	return &sandbox.Error{
+		Kind: sandbox.KindDenied, Op: "create sandbox", Subject: "layer " + string(r.Layer),
+		Err: errors.New(cmp.Or(r.Reason, "it is not part of this engine")), Mend: r.Mend,
+	}
+}
+
 // Layer is the report on one layer; a layer the engine says nothing of is
 // missing.
 func (s Support) Layer(name sandbox.Layer) sandbox.LayerReport {
@@ -101,13 +115,4 @@ func (s Support) Layer(name sandbox.Layer) sandbox.LayerReport {
 		}
 	}
 	return sandbox.LayerReport{Layer: name, State: sandbox.LayerMissing, Reason: "the engine does not know this layer"}
-}
-
-// MissingLayer is the refusal of a plan that requires a layer which does not
-// hold.
-func MissingLayer(r sandbox.LayerReport) error {
-	return &sandbox.Error{
-		Kind: sandbox.KindDenied, Op: "create sandbox", Subject: "layer " + string(r.Layer),
-		Err: errors.New(cmp.Or(r.Reason, "it is not part of this engine")), Mend: r.Mend,
-	}
 }

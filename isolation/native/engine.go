@@ -79,8 +79,8 @@ func (e *Engine) Create(ctx context.Context, p isolation.Plan) (isolation.Sandbo
 	if err != nil {
 		return nil, err
 	}
-	if missing := support.Missing(p.Require); len(missing) > 0 {
-		return nil, isolation.MissingLayer(missing[0])
+	if err := support.Refuse(p.Require); err != nil {
+		return nil, err
 	}
 	s, err := e.create(ctx, p.Limits)
 	if err != nil {
