@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 
 	"github.com/sandboxd/sandboxd/sandbox"
+	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
 )
 
 // Engine makes sandboxes of one kind. Implementations are safe for concurrent
@@ -17,7 +17,7 @@ type Engine interface {
 	// Probe finds out what this host can hold and enforce by doing it. It may
 	// take seconds; callers keep the answer.
 	Probe(ctx context.Context) (Support, error)
-	// Create makes a sandbox whose supervisor waits for its one plan frame. A
+	// Create makes a sandbox that waits for its one run. A
 	// layer in p.Require that does not hold is a denied Error that names it.
 	Create(ctx context.Context, p Plan) (Sandbox, error)
 	// Reap removes what a dead daemon left, and nobody else's things.
@@ -26,12 +26,12 @@ type Engine interface {
 	Close(ctx context.Context) error
 }
 
-// Sandbox is one single-use place with a supervisor in it. Methods are safe for
-// concurrent use.
+// Sandbox is one single-use place that waits for what to run. Methods are safe
+// for concurrent use.
 type Sandbox interface {
-	// Stream carries frames to and from the supervisor. Reads end with io.EOF
-	// when the supervisor is gone.
-	Stream() io.ReadWriteCloser
+	// Converse prepares the one run of this sandbox. The conversation ends by
+	// itself when everybody in the sandbox is gone.
+	Converse(req pyrunner.Request) *pyrunner.Conversation
 	// Usage is what the sandbox has consumed so far; cheap enough to poll.
 	Usage() (sandbox.Usage, error)
 	// Kill ends every process of the sandbox. It returns at once and may be
@@ -57,6 +57,7 @@ type Plan struct {
 	ID      string         // of the run; [a-z0-9_] only, at most 64 bytes
 	Image   string         // name of the image
 	Limits  sandbox.Limits // every field set
+	Collect bool           // files of the workspace are collected after the run
 	Require []sandbox.Layer
 }
 

@@ -62,7 +62,7 @@ func LookInside(ctx context.Context, sb Sandbox, limits sandbox.Limits) (Posture
 	stop := context.AfterFunc(ctx, func() { _ = sb.Kill() })
 	defer stop()
 	spec := &sandbox.Spec{Program: &postureProgram}
-	end, err := pyrunner.NewConversation(sb.Stream(), pyrunner.NewRequest(spec, sandbox.ModeScript, limits)).Run()
+	end, err := sb.Converse(pyrunner.NewRequest(spec, sandbox.ModeScript, limits)).Run()
 	if err != nil {
 		return Posture{}, fmt.Errorf("look inside: %w", err)
 	}

@@ -91,7 +91,7 @@ func (k *keeper) create(ctx context.Context) (isolation.Sandbox, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, k.m.timing.Create, errors.New("making the sandbox took too long"))
 	defer cancel()
 	sb, err := k.plan.engine.Create(ctx, isolation.Plan{
-		ID: k.id, Image: k.plan.image, Limits: k.plan.limits, Require: k.plan.require,
+		ID: k.id, Image: k.plan.image, Limits: k.plan.limits, Collect: len(k.plan.spec.Collect) > 0, Require: k.plan.require,
 	})
 	if err != nil {
 		return nil, setupError(err)

@@ -45,7 +45,7 @@ type watch struct {
 
 func newWatch(k *keeper, sb isolation.Sandbox) *watch {
 	w := &watch{k: k, sb: sb, started: make(chan begun, 1), exited: make(chan exit, 1), done: make(chan heard, 1)}
-	w.conv = pyrunner.NewConversation(sb.Stream(), pyrunner.NewRequest(k.plan.spec, k.plan.mode, k.plan.limits))
+	w.conv = sb.Converse(pyrunner.NewRequest(k.plan.spec, k.plan.mode, k.plan.limits))
 	w.conv.OnStart = func() {
 		base, err := sb.Usage()
 		if err != nil { // the base stays zero: setup is then counted as the program's
@@ -97,7 +97,7 @@ func (w *watch) follow(ctx context.Context) heard {
 		case <-w.grace:
 			w.kill()
 		case <-w.stuck:
-			_ = w.sb.Stream().Close() // frees the reader; Destroy tells what is wrong
+			_ = w.conv.Close() // frees the reader; Destroy tells what is wrong
 		}
 	}
 }

@@ -34,6 +34,7 @@ func runSpec(t testing.TB, e isolation.Engine, spec sandbox.Spec) sandbox.Result
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	p := newPlan(t, spec.Limits)
+	p.Collect = len(spec.Collect) > 0
 	mode, err := spec.Mode()
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +67,7 @@ func runSpec(t testing.TB, e isolation.Engine, spec sandbox.Spec) sandbox.Result
 // converse runs the conversation under the wall clock and the CPU account.
 func converse(t testing.TB, sb isolation.Sandbox, req pyrunner.Request) pyrunner.Ending {
 	t.Helper()
-	c := pyrunner.NewConversation(sb.Stream(), req)
+	c := sb.Converse(req)
 	started := make(chan struct{})
 	c.OnStart = func() { close(started) }
 	done := make(chan struct{})

@@ -115,7 +115,7 @@ func (e *Engine) Create(ctx context.Context, p isolation.Plan) (isolation.Sandbo
 		}
 	}
 	s := newSandbox(e, p)
-	if _, err := pyrunner.ReadHello(s.Stream()); err != nil {
+	if _, err := pyrunner.ReadHello(s.daemon); err != nil {
 		_ = s.Destroy(context.WithoutCancel(ctx))
 		return nil, err
 	}

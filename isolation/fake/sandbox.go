@@ -2,7 +2,6 @@ package fake
 
 import (
 	"context"
-	"io"
 	"net"
 	"sync"
 	"time"
@@ -106,8 +105,10 @@ func (s *fakeSandbox) play(ctx context.Context) {
 	time.Sleep(linger)
 }
 
-// Stream implements isolation.Sandbox.
-func (s *fakeSandbox) Stream() io.ReadWriteCloser { return s.daemon }
+// Converse implements isolation.Sandbox.
+func (s *fakeSandbox) Converse(req pyrunner.Request) *pyrunner.Conversation {
+	return pyrunner.NewConversation(s.daemon, req)
+}
 
 // Usage implements isolation.Sandbox.
 func (s *fakeSandbox) Usage() (sandbox.Usage, error) { return s.stage.spent(s.clock()), nil }

@@ -26,7 +26,7 @@ func benchRun(ctx context.Context, e isolation.Engine, id string) error {
 		return err
 	}
 	req := pyrunner.NewRequest(&sandbox.Spec{Solution: &solution, Tests: &tests}, sandbox.ModeTests, limits)
-	end, err := pyrunner.NewConversation(sb.Stream(), req).Run()
+	end, err := sb.Converse(req).Run()
 	if err == nil && end.Report.Passed != 3 {
 		err = fmt.Errorf("%d assertions passed", end.Report.Passed)
 	}

@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
-	"github.com/sandboxd/sandboxd/internal/linux/fdpass"
 	"github.com/sandboxd/sandboxd/internal/linux/landlock"
-	"github.com/sandboxd/sandboxd/internal/linux/pidfd"
 	"github.com/sandboxd/sandboxd/internal/rollback"
 	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/sandbox"
@@ -65,7 +62,7 @@ func New(cfg Config) (*Engine, error) {
 		groups: &groups{manager: cfg.Cgroups, keep: 2 * cfg.Ready},
 	}
 	e.pool = newPool(cfg.Ready, cfg.Log, func(ctx context.Context) (*liveSandbox, error) {
-		return e.make(ctx, sandbox.DefaultLimits())
+		return e.make(ctx, sandbox.DefaultLimits(), readyShape())
 	})
 	return e, nil
 }
@@ -82,7 +79,7 @@ func (e *Engine) Create(ctx context.Context, p isolation.Plan) (isolation.Sandbo
 	if err := support.Refuse(p.Require); err != nil {
 		return nil, err
 	}
-	s, err := e.create(ctx, p.Limits)
+	s, err := e.create(ctx, p.Limits, p.Collect)
 	if err != nil {
 		return nil, err
 	}
@@ -93,14 +90,15 @@ func (e *Engine) Create(ctx context.Context, p isolation.Plan) (isolation.Sandbo
 
 // create gives a sandbox the limits of one run: a ready one where its mounts and
 // its filter are as the run needs them, else a new one.
-func (e *Engine) create(ctx context.Context, l sandbox.Limits) (*liveSandbox, error) {
+func (e *Engine) create(ctx context.Context, l sandbox.Limits, collect bool) (*liveSandbox, error) {
 	var s *liveSandbox
-	if shapeOf(l) == shapeOf(sandbox.DefaultLimits()) {
+	want := shapeOf(l, collect)
+	if want == readyShape() {
 		s = e.pool.take()
 	}
 	if s == nil {
 		var err error
-		if s, err = e.make(ctx, l); err != nil {
+		if s, err = e.make(ctx, l, want); err != nil {
 			return nil, err
 		}
 	}
@@ -109,7 +107,7 @@ func (e *Engine) create(ctx context.Context, l sandbox.Limits) (*liveSandbox, er
 		err = s.group.setLimits(groupLimits(l))
 	}
 	if err == nil {
-		err = pyrunner.WriteLimits(s.stream, rlimits)
+		err = s.setRlimits(rlimits)
 	}
 	if err != nil {
 		s.discard()
@@ -127,11 +125,15 @@ func groupLimits(l sandbox.Limits) cgroup.Limits {
 type shape struct {
 	workspaceBytes, workspaceInodes int64
 	processes                       bool
+	supervised                      bool // has somebody in it to reap processes and to collect files
 }
 
-func shapeOf(l sandbox.Limits) shape {
-	return shape{l.WorkspaceBytes, l.WorkspaceInodes, l.Processes > 0}
+func shapeOf(l sandbox.Limits, collect bool) shape {
+	return shape{l.WorkspaceBytes, l.WorkspaceInodes, l.Processes > 0, l.Processes > 0 || collect}
 }
+
+// readyShape is what sandboxes are made in ahead of need.
+func readyShape() shape { return shapeOf(sandbox.DefaultLimits(), false) }
 
 func (e *Engine) confine() isolation.Confine {
 	return isolation.Confine{
@@ -143,9 +145,9 @@ func (e *Engine) confine() isolation.Confine {
 	}
 }
 
-// make makes a new sandbox of the limits' shape, without asking whether what it
-// needs was proven: Probe itself uses it.
-func (e *Engine) make(ctx context.Context, l sandbox.Limits) (_ *liveSandbox, err error) {
+// make makes a new sandbox, without asking whether what it needs was proven:
+// Probe itself uses it. l are limits of that shape.
+func (e *Engine) make(ctx context.Context, l sandbox.Limits, want shape) (_ *liveSandbox, err error) {
 	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
 	z, err := e.ready(ctx)
@@ -170,49 +172,11 @@ func (e *Engine) make(ctx context.Context, l sandbox.Limits) (_ *liveSandbox, er
 	}
 	undo.Add("remove cgroup", func() error { return emptyAndDelete(group.Group) })
 	s := &liveSandbox{engine: e, zygote: z, firstID: first, group: group}
-	if err := s.fork(ctx, l); err != nil {
+	if err := s.fork(ctx, l, want); err != nil {
 		return nil, err
 	}
 	undo.Release()
 	return s, nil
-}
-
-// fork has the zygote fork the sandbox and waits for the supervisor's hello.
-func (s *liveSandbox) fork(ctx context.Context, l sandbox.Limits) (err error) {
-	e := s.engine
-	spec := isolation.Spec(isolation.Plan{Limits: l}, isolation.Host{RootPath: "/", FirstID: e.cfg.UIDBase + s.firstID})
-	number, err := s.zygote.profile(shapeOf(l), func() (profile, error) {
-		config, err := e.confine().Confinement(l)
-		if err != nil {
-			return profile{}, err
-		}
-		return newProfile(spec, config)
-	})
-	if err != nil {
-		return err
-	}
-	stream, far, err := fdpass.StreamPair()
-	if err != nil {
-		return err
-	}
-	forked, err := s.zygote.fork(ctx, number, newOrder(spec, s.firstID), append([]*os.File{far}, s.group.AttachFiles()...))
-	if err = errors.Join(err, far.Close()); err != nil {
-		return errors.Join(err, stream.Close())
-	}
-	s.stream, s.network = stream, forked.Network
-	if s.proc, err = pidfd.FromFile(forked.pidfd); err != nil {
-		return errors.Join(err, stream.Close())
-	}
-	stop := context.AfterFunc(ctx, func() { _ = s.proc.Kill() })
-	defer stop()
-	if _, err := pyrunner.ReadHello(stream); err != nil {
-		_ = s.proc.Kill()
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return errors.Join(fmt.Errorf("set up sandbox: %w", err), s.proc.Wait(context.WithoutCancel(ctx)), stream.Close(), s.proc.Close())
-	}
-	return nil
 }
 
 // ready returns a live zygote with one user more, started anew when the last one

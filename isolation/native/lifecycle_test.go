@@ -24,7 +24,7 @@ func runOnce(ctx context.Context, e *native.Engine, id, text string) (pyrunner.E
 		return pyrunner.Ending{}, err
 	}
 	req := pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, limits)
-	end, err := pyrunner.NewConversation(sb.Stream(), req).Run()
+	end, err := sb.Converse(req).Run()
 	return end, errors.Join(err, sb.Destroy(context.WithoutCancel(ctx)))
 }
 
@@ -95,7 +95,7 @@ func TestEngine_LeavesNothing(t *testing.T) {
 		go func() {
 			defer close(done)
 			req := pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, sandbox.DefaultLimits())
-			_, _ = pyrunner.NewConversation(sb.Stream(), req).Run()
+			_, _ = sb.Converse(req).Run()
 		}()
 		if i%4 == 3 {
 			time.Sleep(20 * time.Millisecond) // destroyed in the middle
@@ -219,7 +219,7 @@ func TestEngine_TellsItsOwnFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := "import time\ntime.sleep(60)\n"
-	conv := pyrunner.NewConversation(sb.Stream(), pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, limits))
+	conv := sb.Converse(pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, limits))
 	conv.OnStart = e.KillZygote
 	end, err := conv.Run()
 	if err != nil || !end.Outcome.Lost {
@@ -260,7 +260,7 @@ func TestEngine_MemoryOfTheHostIsNoVerdict(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := "x = bytearray(150 << 20)\nfor i in range(0, len(x), 4096):\n    x[i] = 1\n"
-	end, err := pyrunner.NewConversation(sb.Stream(), pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, limits)).Run()
+	end, err := sb.Converse(pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, limits)).Run()
 	if err != nil || end.Outcome.Exited {
 		t.Errorf("%v, %+v", err, end.Outcome)
 	}

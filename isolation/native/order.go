@@ -22,6 +22,7 @@ type profile struct {
 	Readonly     []string             `json:"readonly"` // likewise
 	Capabilities []int                `json:"capabilities"`
 	Config       pyrunner.Confinement `json:"config"`
+	Supervised   bool                 `json:"supervised"`
 }
 
 // order asks the zygote for one sandbox.
@@ -51,13 +52,15 @@ var capabilityNumbers = map[string]int{
 }
 
 // newProfile translates a spec.
-func newProfile(spec *specs.Spec, config pyrunner.Confinement) (profile, error) {
+func newProfile(spec *specs.Spec, config pyrunner.Confinement, supervised bool) (profile, error) {
 	p := profile{
 		Kind:     "profile",
 		Hostname: spec.Hostname,
 		Config:   config,
 		Masked:   spec.Linux.MaskedPaths,
 		Readonly: spec.Linux.ReadonlyPaths,
+
+		Supervised: supervised,
 	}
 	for _, m := range spec.Mounts {
 		flags, data := mountOptions(m.Options)

@@ -14,7 +14,7 @@ func TestNewOrder_CarriesTheSpec(t *testing.T) {
 	l := sandbox.DefaultLimits()
 	spec := isolation.Spec(isolation.Plan{ID: "x", Limits: l}, isolation.Host{RootPath: "/", FirstID: 1_000_400})
 	o := newOrder(spec, 400)
-	p, err := newProfile(spec, pyrunner.Confinement{})
+	p, err := newProfile(spec, pyrunner.Confinement{}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestNewOrder_CarriesTheSpec(t *testing.T) {
 func TestNewProfile_RefusesUnknownCapability(t *testing.T) {
 	spec := isolation.Spec(isolation.Plan{}, isolation.Host{})
 	spec.Process.Capabilities.Permitted = []string{"CAP_SYS_ADMIN"}
-	if _, err := newProfile(spec, pyrunner.Confinement{}); err == nil {
+	if _, err := newProfile(spec, pyrunner.Confinement{}, false); err == nil {
 		t.Error("a capability that the engine does not know was dropped silently")
 	}
 }

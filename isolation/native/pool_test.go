@@ -127,7 +127,7 @@ print(n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	end, err := pyrunner.NewConversation(sb.Stream(), pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, l)).Run()
+	end, err := sb.Converse(pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, l)).Run()
 	if err := errors.Join(err, sb.Destroy(t.Context())); err != nil {
 		t.Fatal(err)
 	}

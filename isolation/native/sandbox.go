@@ -3,7 +3,6 @@ package native
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -12,7 +11,9 @@ import (
 
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
 	"github.com/sandboxd/sandboxd/internal/linux/pidfd"
+	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/sandbox"
+	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
 )
 
 // liveSandbox is one live sandbox.
@@ -23,17 +24,42 @@ type liveSandbox struct {
 	network int // the zygote's number for it
 	group   *group
 	layers  []sandbox.LayerReport
-	stream  *net.UnixConn
-	proc    *pidfd.File
+	proc    *pidfd.File // the sandbox's first process
+	// One of the two: how the daemon speaks with the sandbox.
+	stream *net.UnixConn // to its supervisor
+	direct *ends         // to the program, which is alone in it
 
-	hostOOM atomic.Bool // killed for memory below its own limit
+	conversation atomic.Pointer[pyrunner.Conversation]
+	hostOOM      atomic.Bool // killed for memory below its own limit
 
 	destroy sync.Mutex
 	gone    bool
 }
 
-// Stream implements isolation.Sandbox.
-func (s *liveSandbox) Stream() io.ReadWriteCloser { return s.stream }
+// Converse implements isolation.Sandbox.
+func (s *liveSandbox) Converse(req pyrunner.Request) *pyrunner.Conversation {
+	if s.direct == nil {
+		return pyrunner.NewConversation(s.stream, req)
+	}
+	conv := pyrunner.NewDirectConversation(pyrunner.Direct{
+		Pipes: s.direct.pipes(), Program: programProcess{s},
+		Own: pyrunner.Own{
+			Rlimits: s.direct.rlimits, Workspace: isolation.Workspace,
+			SitePackages: orEmpty(s.engine.cfg.Image.SitePackages), ThreadStackBytes: isolation.ThreadStackBytes,
+		},
+	}, req)
+	s.conversation.Store(conv)
+	return conv
+}
+
+// setRlimits sets the limits of a run that is not begun.
+func (s *liveSandbox) setRlimits(limits []pyrunner.Rlimit) error {
+	if s.direct == nil {
+		return pyrunner.WriteLimits(s.stream, limits)
+	}
+	s.direct.rlimits = limits
+	return nil
+}
 
 // Layers implements isolation.Sandbox.
 func (s *liveSandbox) Layers() []sandbox.LayerReport { return s.layers }
@@ -109,11 +135,13 @@ func (s *liveSandbox) Destroy(ctx context.Context) error {
 	if s.gone {
 		return nil
 	}
-	err := s.proc.Kill()
-	if closeErr := s.stream.Close(); !errors.Is(closeErr, net.ErrClosed) {
-		err = errors.Join(err, closeErr)
+	if err := errors.Join(s.proc.Kill(), s.proc.Wait(ctx)); err != nil {
+		return err
 	}
-	if err := errors.Join(err, s.proc.Wait(ctx)); err != nil {
+	if conv := s.conversation.Load(); conv != nil {
+		_ = conv.Close() // its goroutines end; what it has not read nobody wants
+	}
+	if err := s.closeEnds(); err != nil {
 		return err
 	}
 	if err := s.engine.groups.give(ctx, s.group); err != nil {

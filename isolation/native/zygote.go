@@ -56,6 +56,7 @@ type zygoteConfig struct {
 	Groups       []int          `json:"groups"` // descriptors to join cgroups by
 	SitePackages []string       `json:"site_packages"`
 	Preload      []string       `json:"preload"`
+	Park         []byte         `json:"park"`
 }
 
 // startZygote makes a container and boots the image's interpreter in it.
@@ -125,6 +126,7 @@ func (z *zygote) boot(ctx context.Context, cfg Config, image *images.Image, w *o
 	}
 	config := zygoteConfig{
 		Numbers: numbers, SitePackages: orEmpty(image.SitePackages), Preload: orEmpty(cfg.Preload), Groups: []int{},
+		Park: parkCode(cfg.Arch),
 	}
 	for i := range z.group.AttachFiles() {
 		config.Groups = append(config.Groups, groupsFD+i)

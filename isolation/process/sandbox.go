@@ -3,7 +3,6 @@ package process
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"github.com/sandboxd/sandboxd/internal/linux/pidfd"
 	"github.com/sandboxd/sandboxd/internal/linux/spawn"
 	"github.com/sandboxd/sandboxd/sandbox"
+	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
 )
 
 // liveSandbox is one live sandbox: a supervisor, its program and their scratch
@@ -30,8 +30,10 @@ type liveSandbox struct {
 	gone    bool
 }
 
-// Stream implements isolation.Sandbox.
-func (s *liveSandbox) Stream() io.ReadWriteCloser { return s.stream }
+// Converse implements isolation.Sandbox.
+func (s *liveSandbox) Converse(req pyrunner.Request) *pyrunner.Conversation {
+	return pyrunner.NewConversation(s.stream, req)
+}
 
 // Layers implements isolation.Sandbox.
 func (s *liveSandbox) Layers() []sandbox.LayerReport { return s.layers }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/sandboxd/sandboxd/sandbox"
@@ -23,67 +22,63 @@ type Ending struct {
 	ArtifactsCut bool
 }
 
-// Conversation is the daemon's side of one run's frame stream.
+// Conversation is the daemon's side of one run: with the supervisor of its
+// sandbox, or with the program itself (Direct).
 type Conversation struct {
-	stream io.ReadWriter
-	req    Request
+	peer peer
+	req  Request
 
 	// OnStart, when set before Run, is called once when untrusted code begins.
 	OnStart func()
 	// OnExit, when set before Run, is called once when the program has ended and
 	// how is known. What follows, collecting its files, is not the program's time.
 	OnExit func()
+}
 
-	mu sync.Mutex // guards writes to stream
+// peer is who a conversation is held with.
+type peer interface {
+	// begin hands over what to run.
+	begin(req *Request) error
+	// next waits for the next thing heard. Errors are those of readFrame.
+	next() (*frame, error)
+	// handOver gives the tests to a program that has loaded its solution.
+	handOver()
+	// end has the program killed and its end told.
+	end() error
+	// Close frees next.
+	Close() error
 }
 
 // NewConversation prepares the run of req over a stream whose hello has been
 // read (ReadHello).
-func NewConversation(stream io.ReadWriter, req Request) *Conversation {
-	return &Conversation{stream: stream, req: req}
+func NewConversation(stream io.ReadWriteCloser, req Request) *Conversation {
+	return &Conversation{peer: &supervised{stream: stream, r: bufio.NewReaderSize(stream, 64<<10)}, req: req}
 }
 
-// ReadHello waits for the supervisor's first frame. A failed setup step comes
-// back as *sandbox.StepError.
-func ReadHello(r io.Reader) (Hello, error) {
-	f, err := readFrame(r, MaxFrameFromGuest)
-	if err != nil {
-		return Hello{}, fmt.Errorf("read hello: %w", err)
-	}
-	switch {
-	case f.Type == FrameHello && f.Hello != nil:
-		return *f.Hello, nil
-	case f.Type == FrameError && f.Error != nil:
-		return Hello{}, stepError(f.Error)
-	}
-	return Hello{}, fmt.Errorf("read hello: %w: %q frame", ErrFrame, f.Type)
-}
-
-// End asks the supervisor to kill the program and to report what it has. It
+// End asks for the program to be killed and for what there is of its report. It
 // does not wait. A supervisor that does not answer has to be killed.
-func (c *Conversation) End() error {
-	return c.write(&frame{Type: FrameEnd})
-}
+func (c *Conversation) End() error { return c.peer.end() }
 
-func (c *Conversation) write(f *frame) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return writeFrame(c.stream, f, MaxFrameToGuest)
-}
+// Close gives the conversation up: Run returns soon.
+func (c *Conversation) Close() error { return c.peer.Close() }
 
-// Run sends the plan and reads frames until the supervisor has reported or is
-// gone. The error is for failures of ours, before untrusted code had begun; a
-// guest that breaks the protocol afterwards is told in the Ending.
+// Run sends the plan and listens until the end of the program has been told or
+// nobody is left. The error is for failures of ours, before untrusted code had
+// begun; a guest that breaks the protocol afterwards is told in the Ending.
 func (c *Conversation) Run() (Ending, error) {
-	if err := c.write(&frame{Type: FramePlan, Plan: &c.req}); err != nil {
+	if err := c.peer.begin(&c.req); err != nil {
 		return Ending{}, fmt.Errorf("send plan: %w", err)
 	}
 	t := newTranscript(c.req.Limits, c.req.Nonce)
-	r := bufio.NewReaderSize(c.stream, 64<<10)
+	handedOver := false
 	for {
-		f, err := readFrame(r, MaxFrameFromGuest)
+		f, err := c.peer.next()
 		if err == nil {
 			err = t.take(f, c)
+		}
+		if !handedOver && t.report.wantsTests() {
+			handedOver = true
+			c.peer.handOver()
 		}
 		switch {
 		case err == nil && !t.closed:

@@ -16,6 +16,8 @@ type oneWay struct{ io.Reader }
 
 func (oneWay) Write(p []byte) (int, error) { return len(p), nil }
 
+func (oneWay) Close() error { return nil }
+
 // said records what f makes a guest say.
 func said(f func(g *GuestSide)) []byte {
 	var buf bytes.Buffer

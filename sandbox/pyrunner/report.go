@@ -91,6 +91,10 @@ func (r *reportReader) write(data []byte) error {
 	return nil
 }
 
+// wantsTests tells whether the program waits for its tests. A broken report
+// counts too: its run is no pass, and ends sooner with them.
+func (r *reportReader) wantsTests() bool { return r.report.Loaded || r.report.Broken != "" }
+
 func (r *reportReader) broken(format string, args ...any) {
 	if r.report.Broken == "" {
 		r.report.Broken = fmt.Sprintf(format, args...)

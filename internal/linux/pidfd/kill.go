@@ -30,6 +30,9 @@ func (f *File) Kill() error {
 	return nil
 }
 
+// Stop sends SIGSTOP.
+func (f *File) Stop() error { return f.Signal(unix.SIGSTOP) }
+
 // Ended tells without blocking whether the process has ended.
 func (f *File) Ended() (bool, error) {
 	var ended bool

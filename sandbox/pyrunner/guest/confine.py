@@ -1,12 +1,15 @@
 """The program's last steps before untrusted code: what the kernel will hold it
-to. Runs in the program process, just forked by the supervisor."""
+to. Runs in the program process, just forked by the supervisor or parted from
+the sandbox's first process."""
 
 import base64
+import json
 import os
 import resource
 import signal
+import sys
 
-from sandboxd_guest import kernel
+from sandboxd_guest import frames, kernel, program
 
 REPORT_FD = 3
 TESTS_FD = 4
@@ -14,13 +17,13 @@ STATUS_FD = 5
 _FIRST_CLOSED = 6
 
 
-def take_descriptors(wanted):
+def take_descriptors(wanted, first_closed=_FIRST_CLOSED):
     """Moves descriptors to their fixed numbers (wanted: number -> descriptor)
-    and closes all others."""
+    and closes all from first_closed on."""
     high = {number: os.dup2(fd, 64 + number, inheritable=False) for number, fd in wanted.items()}
     for number, fd in high.items():
         os.dup2(fd, number, inheritable=number < 3)
-    kernel.close_from(_FIRST_CLOSED)
+    kernel.close_from(first_closed)
 
 
 def become(config):
@@ -40,8 +43,13 @@ def become(config):
         # file is the process's own only while it can be dumped (proc(5));
         # restrict() forbids that again before anything untrusted runs.
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("1000")
+        fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, b"1000")
+        finally:
+            os.close(fd)
+    with kernel.step("workspace"):
+        os.chdir(config["workspace"])
 
 
 def write_files(workspace, files):
@@ -81,3 +89,19 @@ def limit(rlimits):
             if most != resource.RLIM_INFINITY:  # a lower hard limit of the host stays
                 soft, hard = min(soft, most), min(hard, most)
             resource.setrlimit(number, (soft, hard))
+
+
+def hello():
+    return {"python": "%d.%d.%d" % sys.version_info[:3], "arch": os.uname().machine}
+
+
+def await_run(config):
+    """Waits for the program's part of the plan and applies what is this run's
+    own. Returns the function that runs it."""
+    size = int.from_bytes(frames.read_exactly(TESTS_FD, 4), "big")
+    part = json.loads(frames.read_exactly(TESTS_FD, size))
+    write_files(config["workspace"], part.pop("files"))
+    with kernel.step("harness"):
+        channel = program.Channel(REPORT_FD, TESTS_FD, part.pop("nonce"))
+    limit(part.pop("rlimits"))
+    return lambda: program.run(part, channel)

@@ -1,5 +1,5 @@
 """A native sandbox from inside: what a process just cloned by the zygote does
-until it is the supervisor of a sandbox that nothing else can be reached from.
+until it is the first process of a sandbox that nothing else can be reached from.
 
 It starts in namespaces of its own with all capabilities over its own user
 namespace and none over any other. The daemon describes the steps, this module
@@ -11,7 +11,7 @@ import socket
 import signal
 import sys
 
-from sandboxd_guest import frames, kernel, supervisor
+from sandboxd_guest import confine, direct, frames, kernel, supervisor
 
 # The network namespace is none of these: the zygote clones from inside an empty
 # one (networks.py).
@@ -19,14 +19,22 @@ FLAGS = (kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID | kernel.CLONE_NEWNS
          | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS)
 
 
-def enter(order, stream, groups, mapped):
-    """Never returns. order: the daemon's description of a sandbox; stream: the descriptor
-    to the daemon; groups: descriptors of cgroup files; mapped: a pipe that
+# The descriptors of a direct sandbox, in the daemon's order: where the program
+# has them. The one of a supervised sandbox is its stream.
+_DIRECT = (confine.STATUS_FD, 0, 1, 2, confine.REPORT_FD, confine.TESTS_FD)
+_STREAM = 3
+
+
+def enter(order, fds, mapped, park):
+    """Never returns. order: the daemon's description of a sandbox; fds: the
+    sandbox's own descriptors, then those of cgroup files; mapped: a pipe that
     tells when the zygote has written the id maps."""
+    own = 1 if order["supervised"] else len(_DIRECT)
+    answer = fds[0]
     try:
-        # SIG_IGN came from the zygote; the supervisor waits for its children.
+        # SIG_IGN came from the zygote; a supervisor waits for its children.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _join_groups(groups)
+        _join_groups(fds[own:])
         with kernel.step("id maps"):
             if os.read(mapped, 1) != b"1":
                 os._exit(70)  # the zygote failed and has said why
@@ -37,20 +45,23 @@ def enter(order, stream, groups, mapped):
         with kernel.step("host name"):
             socket.sethostname(order["hostname"])
         with kernel.step("descriptors"):
-            for number in (0, 1, 2):
-                os.dup2(_null(), number)
-            if stream != 3:  # dup3(2) refuses equal numbers
-                stream = os.dup2(stream, 3, inheritable=False)
-            kernel.close_from(4)
+            if order["supervised"]:
+                confine.take_descriptors({0: _null(), 1: _null(), 2: _null(), _STREAM: fds[0]}, _STREAM + 1)
+                answer = _STREAM
+            else:
+                confine.take_descriptors(dict(zip(_DIRECT, fds)))
+                answer = confine.STATUS_FD
         _lock_down(order)
     except kernel.StepError as error:
         try:
-            frames.write(stream, "error", error=error.fields)
+            frames.write(answer, "error", error=error.fields)
         except OSError:
             pass  # the daemon has given this sandbox up
         os._exit(70)
-    os.chdir("/")
-    supervisor.serve(stream, order["config"])
+    if order["supervised"]:
+        os.chdir("/")
+        supervisor.serve(_STREAM, order["config"])
+    direct.serve(order["config"], park)
 
 
 def _null():

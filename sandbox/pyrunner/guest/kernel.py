@@ -6,6 +6,7 @@ architecture Linux runs on; each names its header."""
 
 import ctypes
 import errno
+import mmap
 import os
 import stat
 
@@ -14,6 +15,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 # child with the lock held by the only thread there is.
 _locked = ctypes.PyDLL(None, use_errno=True)
 _numbers = {}
+_kept = []  # memory that code runs from
 
 # linux/sched.h
 CLONE_NEWNS = 0x00020000
@@ -23,6 +25,8 @@ CLONE_NEWIPC = 0x08000000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
+CLONE_VM = 0x00000100
+CLONE_VFORK = 0x00004000
 CLONE_PIDFD = 0x00001000
 CLONE_CHILD_SETTID = 0x01000000
 CLONE_CHILD_CLEARTID = 0x00200000
@@ -134,13 +138,9 @@ def clone(flags):
     a raw clone leaves the parent's there, so the kernel is told to store the
     child's at that address; the interpreter's own part is done by its fork
     hooks, as in os.fork."""
-    tid = ctypes.c_void_p()
-    _check(_libc.prctl(ctypes.c_int(PR_GET_TID_ADDRESS), ctypes.byref(tid),
-                       ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)), "prctl tid address")
     pidfd = ctypes.c_int(-1)
-    args = _CloneArgs(
-        flags=flags | CLONE_PIDFD | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID,
-        pidfd=ctypes.addressof(pidfd), child_tid=tid.value, exit_signal=17)
+    args = _clone_args(flags | CLONE_PIDFD)
+    args.pidfd = ctypes.addressof(pidfd)
     ctypes.pythonapi.PyOS_BeforeFork()
     pid = -1
     try:
@@ -151,6 +151,52 @@ def clone(flags):
         else:
             ctypes.pythonapi.PyOS_AfterFork_Parent()
     return 0 if pid == 0 else (pid, pidfd.value)
+
+
+def _clone_args(flags):
+    tid = ctypes.c_void_p()
+    _check(_libc.prctl(ctypes.c_int(PR_GET_TID_ADDRESS), ctypes.byref(tid),
+                       ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)), "prctl tid address")
+    return _CloneArgs(flags=flags | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID, child_tid=tid.value, exit_signal=17)
+
+
+def load_code(code):
+    """Makes a function of machine code (isolation/native/park.go); None of
+    none. Called once, by the zygote: its children have it by inheritance."""
+    if not code:
+        return None
+    memory = mmap.mmap(-1, mmap.PAGESIZE)
+    memory.write(code)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    _check(_libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(mmap.PAGESIZE),
+                          ctypes.c_int(mmap.PROT_READ | mmap.PROT_EXEC)), "mprotect")
+    _kept.append(memory)
+    return ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_size_t)(address)
+
+
+def part(park):
+    """Parts the process in two with one memory: returns in the new one, while
+    the caller, the first process of its pid namespace, sleeps in the kernel
+    until it is killed. A second copy of the memory would cost as much as the
+    first.
+
+    The sleeper's memory is the program's in time, so it must not come back to
+    run code: park, from load_code, calls clone3(2) and then sleeps by nothing
+    but registers. Without it the kernel makes the caller wait, as in vfork(2),
+    which ends with the new process; the daemon stops the sleeper in both cases.
+
+    Preconditions: as for clone(). The interpreter's fork hooks have nothing to
+    do: no memory is copied."""
+    if park is None:
+        args = _clone_args(CLONE_VM | CLONE_VFORK)
+        pid = syscall("clone3", ctypes.byref(args), ctypes.c_size_t(ctypes.sizeof(args)), locked=True)
+    else:
+        args = _clone_args(CLONE_VM)
+        pid = park(ctypes.addressof(args), ctypes.sizeof(args))
+    if pid < 0:
+        raise OSError(-pid, "clone3: %s" % os.strerror(-pid))
+    if pid > 0:
+        os._exit(70)  # let go by somebody with the right to: not to be reached
 
 
 class _CapHeader(ctypes.Structure):

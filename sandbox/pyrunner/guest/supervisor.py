@@ -13,7 +13,7 @@ import select
 import signal
 import sys
 
-from sandboxd_guest import collect, confine, frames, kernel, program
+from sandboxd_guest import collect, confine, frames, kernel
 
 _READ = 64 << 10
 
@@ -160,24 +160,16 @@ def _run_program(config, fds):
         with kernel.step("descriptors"):
             confine.take_descriptors(fds)
         confine.become(config)
-        with kernel.step("workspace"):
-            os.chdir(config["workspace"])
         confine.close_doors(config)
-        try:
-            size = int.from_bytes(frames.read_exactly(confine.TESTS_FD, 4), "big")
-            part = json.loads(frames.read_exactly(confine.TESTS_FD, size))
-        except frames.Closed:
-            os._exit(0)  # never used
-        confine.write_files(config["workspace"], part.pop("files"))
-        with kernel.step("harness"):
-            channel = program.Channel(confine.REPORT_FD, confine.TESTS_FD, part.pop("nonce"))
-        confine.limit(part.pop("rlimits"))
+        run = confine.await_run(config)
     except kernel.StepError as error:
         os.write(confine.STATUS_FD, json.dumps(error.fields).encode("ascii"))
         os._exit(70)
+    except frames.Closed:
+        os._exit(0)  # never used
     # Its closing tells the supervisor that all steps are done.
     os.close(confine.STATUS_FD)
-    program.run(part, channel)
+    run()
 
 
 class _Program:
@@ -348,9 +340,7 @@ def serve(stream, config):
     """Says hello, runs the one plan that comes, and ends the process."""
     kernel.use_numbers(config["numbers"])
     child = _Program(config)
-    uname = os.uname()
-    frames.write(stream, "hello", hello={
-        "python": "%d.%d.%d" % sys.version_info[:3], "arch": uname.machine})
+    frames.write(stream, "hello", hello=confine.hello())
     try:
         plan = _read_plan(stream, config)
         try:

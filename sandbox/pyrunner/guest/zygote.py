@@ -6,12 +6,17 @@ reads anything that a run produced: orders come from the daemon over a socket
 that no child keeps."""
 
 import array
+import base64
 import gc
 import json
 import os
 import signal
 import socket
 import sys
+
+from sandboxd_guest import forkhooks
+
+forkhooks.hold()  # before anything is imported that asks for a hook
 
 from sandboxd_guest import isolate, kernel, networks
 
@@ -30,22 +35,24 @@ def main(fd, config):
             __import__(name)
         except ImportError:
             pass  # a module that the image lacks is missing to the program too
+    after_fork = forkhooks.release()
     # Children are reaped by the kernel; the daemon watches them by pidfd.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     control = socket.socket(fileno=fd)
+    park = kernel.load_code(base64.b64decode(config["park"]))
     # What exists now stays shared with the children instead of being copied
     # when their collector walks it.
     gc.collect()
     gc.freeze()
     control.send(json.dumps({"ready": True, "python": sys.version.split()[0]}).encode("ascii"))
-    zygote = _Zygote(control)
+    zygote = _Zygote(control, park, after_fork)
     while True:
         zygote.serve_one()
 
 
 class _Zygote:
-    def __init__(self, control):
-        self.control = control
+    def __init__(self, control, park, after_fork):
+        self.control, self.park, self.after_fork = control, park, after_fork
         self.profiles = {}  # what orders have in common, by number
         self.networks = networks.Networks()
 
@@ -97,7 +104,11 @@ class _Zygote:
         try:
             self.control.close()  # orders are not for it to take
             os.close(tell)
-            isolate.enter(profile, fds[0], fds[1:], wait)
+            for hook in self.after_fork:
+                hook()
+            if profile["supervised"]:
+                forkhooks.restore()
+            isolate.enter(profile, fds, wait, self.park)
         finally:
             os._exit(70)
 
