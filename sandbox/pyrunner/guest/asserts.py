@@ -289,12 +289,11 @@ class Recorder:
     """Makes events of what the probes noted. It works between statements only,
     and believes no more of the notes than it must."""
 
-    def __init__(self, send, source, probes, full_reports, is_first_process):
+    def __init__(self, send, source, probes, full_reports):
         self._send = send
         self._source = source
         self._probes = probes
         self._full_reports = full_reports
-        self._is_first_process = is_first_process
         self._budget = reprs.Budget()
         self._sites, self._by_token = [], {}
         self._passed, self._failed = set(), set()
@@ -323,7 +322,7 @@ class Recorder:
             sites.sort()
             self._passed.update(sites)
             for site in sites:
-                self._deliver({"event": "passed", "site": site})
+                self._send({"event": "passed", "site": site})
         now = self._probes.fails()
         failed, self._counted = now - self._counted, now + 1
         if failed or self._probes.log:
@@ -385,11 +384,7 @@ class Recorder:
             return
         self._failed.add(site)
         self._told += 1
-        self._deliver(event)
-
-    def _deliver(self, event):
-        if self._is_first_process():
-            self._send(event)
+        self._send(event)
 
     def end_statement(self):
         """Forgets what the statement left, and returns it: an exception can

@@ -12,9 +12,11 @@ from json.decoder import JSONDecoder
 from os import _exit, close, read, write
 
 try:
-    from _json import encode_basestring_ascii
+    from _json import encode_basestring_ascii, make_encoder
 except ImportError:  # an interpreter built without its C accelerators
     from json.encoder import py_encode_basestring_ascii as encode_basestring_ascii
+
+    make_encoder = None
 
 EXIT_CHANNEL_BROKEN = 70
 TESTS_BYTES_MAX = 256 << 20
@@ -34,7 +36,9 @@ class Channel:
     __slots__ = ("_ends",)
 
     def __init__(self, fd_out, fd_in, nonce):
-        self._ends = (_sender(fd_out, nonce), _receiver(fd_in))
+        place, send, receive_tests = _made_ahead.pop() if _made_ahead else _line()
+        place += fd_out, '{"nonce":' + encode_basestring_ascii(nonce) + ",", fd_in
+        self._ends = send, receive_tests
 
     def send(self, event):
         self._ends[0](event)
@@ -49,19 +53,28 @@ class Channel:
         return ends
 
 
-def _sender(fd, nonce):
-    encode = _encoder()
-    head = '{"nonce":' + encode(nonce) + ","
+def _line():
+    """Both ends, and the list that is to tell them the descriptor to write to,
+    how each line begins, the descriptor to read from."""
+    place = []
+    return place, _sender(place), _receiver(place)
+
+
+def _sender(place):
+    encode, plain = _encoder(), frozenset((str, int, bool, type(None))).issuperset
+    kind_of, refuse = type, TypeError
     put, each, total, lock = write, map, sum, RLock()
     end_process, exit_code, broken = _exit, EXIT_CHANNEL_BROKEN, OSError
     pending, draining, ended, last_events = [], [False], [False], ("done", "exception")
     errno_of, traceback_of = _errno_of, _traceback_of
 
     def send(event):
+        fd, head, _ = place
         if ended[0]:
             event = {}  # nothing may follow the last event, which can be unsent yet
-        pairs = [encode(key) + ":" + encode(value) for key, value in event.items()]
-        line = (head + ",".join(pairs) + "}\n").encode("ascii")
+        if not plain(each(kind_of, event.values())):
+            raise refuse("no event value")
+        line = (head + "".join(encode(event, 0))[1:] + "\n").encode("ascii")
         with lock:
             if event:
                 pending.append((line, []))
@@ -93,32 +106,31 @@ def _sender(fd, nonce):
 
 
 def _encoder():
-    quote, kind_of, show_int = encode_basestring_ascii, type, int.__repr__
-    text, whole, refuse = str, int, TypeError
+    """Called with an event of plain values and 0; gives the pieces of its JSON."""
+    quote = encode_basestring_ascii
+    if make_encoder is not None:
+        return make_encoder(None, None, quote, None, ":", ",", False, False, False)
+    kind_of, text, whole, show_int = type, str, int, int.__repr__
+    words = {None: "null", True: "true", False: "false"}
 
-    def encode(value):
-        if kind_of(value) is text:
-            return quote(value)
-        if value is None:
-            return "null"
-        if value is True:
-            return "true"
-        if value is False:
-            return "false"
-        if kind_of(value) is whole:
-            return show_int(value)
-        raise refuse("no event value")
+    def encode(event, _):
+        pairs = []
+        for key, value in event.items():
+            kind = kind_of(value)
+            said = quote(value) if kind is text else show_int(value) if kind is whole else words[value]
+            pairs.append(quote(key) + ":" + said)
+        return "{", ",".join(pairs), "}"
 
     return encode
 
 
-def _receiver(fd):
+def _receiver(place):
     take, shut, end_process, scan = read, close, _exit, _scan_json
     size, number, smallest = len, int.from_bytes, min
     errno_of, traceback_of = _errno_of, _traceback_of
     exit_code, broken, retry, limit = EXIT_CHANNEL_BROKEN, OSError, EINTR, TESTS_BYTES_MAX
 
-    def read_exactly(count):
+    def read_exactly(fd, count):
         chunks, missing = [], count
         while missing:
             try:
@@ -136,11 +148,17 @@ def _receiver(fd):
         return b"".join(chunks)
 
     def receive_tests():
-        length = number(read_exactly(4), "big")
+        fd = place[2]
+        length = number(read_exactly(fd, 4), "big")
         if length > limit:
             end_process(exit_code)
-        message, _ = scan(read_exactly(length).decode("utf-8"), 0)
+        message, _ = scan(read_exactly(fd, length).decode("utf-8"), 0)
         shut(fd)
         return message["tests"]
 
     return receive_tests
+
+
+# The two ends of the one channel that a program needs. In a forked child, every
+# object made is pages copied.
+_made_ahead = [_line()]

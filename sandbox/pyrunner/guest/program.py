@@ -14,6 +14,8 @@ from os import _exit
 from sandboxd_guest.channel import EXIT_CHANNEL_BROKEN, Channel
 
 _SIGNALS = frozenset(valid_signals())
+# Of a plan: what is made ahead is made without.
+_OPTIONS = frozenset(("failures_max", "message_bytes", "repr_bytes"))
 
 
 def run(plan, channel):
@@ -35,11 +37,10 @@ def run(plan, channel):
 def _begin(plan, channel, outcomes, harness):
     mode = harness["scriptrun" if plan["mode"] == "script" else "testrun"]
     send, receive_tests = channel.detach()
-    channel_globals = Channel.send.__globals__
-    modules = [module for name, module in harness.items() if name != "exposed"]
-    modules.extend(harness["exposed"].values())
-    own = [globals(), channel_globals] + [vars(module) for module in modules]
-    return mode.session(plan, send, receive_tests, outcomes, own, harness)
+    ready = harness["ready"][mode]
+    if not _OPTIONS.isdisjoint(plan):
+        ready = mode.made_ahead(*harness["parts"], plan)
+    return mode.session(ready, plan, send, receive_tests, outcomes, harness)
 
 
 def _drive(outcomes, execute, anything, gettrace, settrace, getprofile, setprofile, mask, block, restore, signals):
@@ -87,7 +88,11 @@ def _conceal():
     harness = _take((
         "asserts", "interpreter", "pristine", "reporting", "reprs", "scriptrun",
         "sourcetext", "testrun", "textmodule", "tracebacks"))
-    harness["exposed"] = exposed
+    own = [globals(), Channel.send.__globals__]
+    own.extend(vars(module) for modules in (harness, exposed) for module in modules.values())
+    modes = harness["scriptrun"], harness["testrun"]
+    harness["ready"] = {mode: mode.made_ahead(own, exposed, {}) for mode in modes}
+    harness["parts"] = own, exposed
     return harness
 
 

@@ -6,9 +6,11 @@ frame under it leads to the way out. So most of this are generators."""
 
 import atexit
 import gc
-import io
 import sys
-from os import getpid
+from _io import _IOBase, _RawIOBase
+from abc import ABCMeta
+from io import BufferedRandom, BufferedReader, BufferedRWPair, BufferedWriter, BytesIO, StringIO, TextIOWrapper
+from os import _exit, getpid
 
 from sandboxd_guest import interpreter, reprs, tracebacks
 from sandboxd_guest.channel import EXIT_CHANNEL_BROKEN
@@ -33,50 +35,77 @@ _CLEAR = compile(_CLEAR, tracebacks.HARNESS, "exec")
 
 # Outermost first: what a text stream holds belongs into what it wraps.
 _WRITE_FILES = """
-found = [thing for thing in objects() if below(kind(thing), (Base, ZipFile))]
-for thing in found:
-    if below(kind(thing), Text):
-        try: thing.flush()
-        except anything: pass
-for thing in found:
-    if not below(kind(thing), (Text, Raw, Buffer)):
-        try: thing.close()
-        except anything: pass
-for thing in found:
-    if below(kind(thing), (Text, Buffer)):
-        try: thing.flush()
-        except anything: pass
+try:
+    found = [thing for thing in objects() if below(kind(thing), Base)]
+    if found:
+        for thing in found:
+            if below(kind(thing), Text):
+                try: thing.flush()
+                except anything: pass
+        for thing in found:
+            if not below(kind(thing), (Text, Raw, Buffer)):
+                try: thing.close()
+                except anything: pass
+        for thing in found:
+            if below(kind(thing), (Text, Buffer)):
+                try: thing.flush()
+                except anything: pass
+except anything: pass
 """
+_FLUSH_STREAMS = """
+try: sys.stdout.flush()
+except anything: pass
+try: sys.stderr.flush()
+except anything: pass
+for stream in streams:
+    try: stream.flush()
+    except anything: pass
+"""
+_END = compile(_WRITE_FILES + _FLUSH_STREAMS, tracebacks.HARNESS, "exec")
 _WRITE_FILES = compile(_WRITE_FILES, tracebacks.HARNESS, "exec")
+_FLUSH_STREAMS = compile(_FLUSH_STREAMS, tracebacks.HARNESS, "exec")
+# The types from which every class of the kind derives, and not io.IOBase: that
+# is an abstract one, which asks a lot for each type, and remembers the answers.
 _FILES_SPACE = {
     "__builtins__": {}, "objects": gc.get_objects, "below": issubclass, "kind": type, "anything": BaseException,
-    "Base": io.IOBase, "Text": io.TextIOWrapper, "Raw": io.RawIOBase, "ZipFile": (),
-    "Buffer": (io.BufferedWriter, io.BufferedRandom, io.BufferedReader, io.BufferedRWPair, io.BytesIO, io.StringIO),
+    "sys": sys, "Base": _IOBase, "Text": TextIOWrapper, "Raw": _RawIOBase,
+    "Buffer": (BufferedWriter, BufferedRandom, BufferedReader, BufferedRWPair, BytesIO, StringIO),
 }
-_run_exit_handlers = atexit._run_exitfuncs
+# Files of other making: the module, if it is loaded, and what its classes are.
+_MORE_FILES = {
+    "zipfile": {"ZipFile": "Base"},
+    "_pyio": {"IOBase": "Base", "RawIOBase": "Raw", "BufferedIOBase": "Buffer", "TextIOWrapper": "Text"},
+}
+_modules = sys.modules
+_run_exit_handlers, _count_exit_handlers = atexit._run_exitfuncs, atexit._ncallbacks
 
 _exit_value_of = SystemExit.__dict__["code"].__get__
 
 
-class Report:
-    """The way out of one run. filenames: the texts to show lines of; own: the
-    module dictionaries whose frames no traceback shows; exposed: the modules
-    that user code may see at work."""
+def message_room(options):
+    return min(options.get("message_bytes") or MESSAGE_CHARS, MESSAGE_CHARS)
 
-    def __init__(self, plan, send, streams, filenames, own, outcomes, exposed):
-        self.send = send
-        self._pid = getpid()
-        self._streams = streams
-        self._outcomes = outcomes
+
+class Report:
+    """The way out of one run, made before there is one. room: characters of a
+    message; filenames: the texts to show lines of; own: the module dictionaries
+    whose frames no traceback shows; exposed: the modules that user code may see
+    at work."""
+
+    def __init__(self, room, filenames, own, exposed):
         self.exposed = exposed
-        self.workspace = plan["workspace"]
-        self.room = min(plan.get("message_bytes") or MESSAGE_CHARS, MESSAGE_CHARS)
+        self.room = room
         self._shown = {name: exposed["sourcetext"].SourceText() for name in filenames}
-        self._formatter = exposed["tracebacks"].Formatter(self._shown, own, self.room)
-        self._describe = self._formatter.describe
-        self._say = exposed["reprs"].message
-        self._lines = tracebacks.Formatter({}, own, self.room).user_lines
+        self._formatter = exposed["tracebacks"].Formatter(self._shown, own, room)
+        self._lines = tracebacks.Formatter({}, own, room).user_lines
         self._trash = []
+
+    def begin(self, plan, send, outcomes, streams):
+        self.send = send
+        self._outcomes = outcomes
+        self._streams = streams
+        self._pid = getpid()
+        self.workspace = plan["workspace"]
 
     def hold(self, name, text):
         """text is shown where a traceback names a line of the file `name`."""
@@ -88,6 +117,8 @@ class Report:
         exception is kept until drop: it can have a finaliser."""
         taken = self._outcomes[:]
         self._outcomes.clear()
+        if len(taken) == 1 and taken[0] is None:
+            return None
         if not taken:
             raise LookupError("no outcome")
         errors = [error for error in taken if error is not None]
@@ -123,20 +154,19 @@ class Report:
             event["exit_code"] = exit_code(error)
         if line is not None:
             event["syntax_line"] = line
-        if self.is_first_process():
-            self.send(event)
+        self.tell(event)
         return event
 
     def describe(self, error, message=None):
         """As Formatter.describe; whatever user code made of it, it is of plain
         types and of bounded size."""
-        told, failure = yield from self.call(self._describe, error, message)
+        told, failure = yield from self.call(self._formatter.describe, error, message)
         if failure is not None and issubclass(type(failure), MemoryError):
             # The frames hold what filled the memory.
             yield _CLEAR, {"__builtins__": {}, "error": error, "anything": BaseException,
                            "trace_of": tracebacks.traceback_of}, False
             self.outcome()
-            told, failure = yield from self.call(self._describe, error, message)
+            told, failure = yield from self.call(self._formatter.describe, error, message)
         try:
             kind, said, traceback, places, line = told
             texts = (kind, said, traceback)
@@ -156,35 +186,48 @@ class Report:
             value = _exit_value_of(error)
             if value is None or issubclass(type(value), int):
                 return
-            text, _ = yield from self.call(self._say, value, self.room)
+            text, _ = yield from self.call(self.exposed["reprs"].message, value, self.room)
             traceback = text + "\n" if type(text) is str else ""
-        self._streams.write_error(traceback)
+        interpreter.write_error(traceback)
 
-    def is_first_process(self):
-        """False in a child that user code forked and that came back to us."""
-        return getpid() == self._pid
-
-    def end(self, code):
-        self._streams.end(code)
+    def tell(self, event):
+        """Sends event, unless this is a child that user code forked and that
+        came back to us."""
+        if getpid() == self._pid:
+            self.send(event)
 
     def leave(self, code):
         """Never returns. Lets files be whole that the program left open, in
         bounded time: the verdict is sent."""
-        self._streams.bound(code)
-        yield from self.call(_run_exit_handlers)
-        yield from self.write_files(False)
-        self.end(code)
+        interpreter.bound(code)
+        if _count_exit_handlers():
+            yield from self.call(_run_exit_handlers)
+        yield _END, self._files(), False
+        _exit(code)
 
-    def write_files(self, interrupted):
+    def end(self, code):
+        """Never returns. Flushes within a bounded time."""
+        interpreter.bound(code)
+        yield _FLUSH_STREAMS, self._files(), False
+        _exit(code)
+
+    def write_files(self):
         """Makes the files whole that the program left open. Freeing them is not
         enough: in a cycle, a file can be closed before what buffers it."""
-        space = dict(_FILES_SPACE)
-        zipfile = sys.modules.get("zipfile")
-        kind = vars(zipfile).get("ZipFile") if type(zipfile) is type(sys) else None
-        if type(kind) is type:
-            space["ZipFile"] = kind
-        yield _WRITE_FILES, space, interrupted
+        yield _WRITE_FILES, self._files(), True
         self.outcome()
+
+    def _files(self):
+        """The space of the code that writes files."""
+        space = dict(_FILES_SPACE, streams=self._streams)
+        for name, kinds in _MORE_FILES.items():
+            module = _modules.get(name)
+            if type(module) is type(sys):
+                for name, place in kinds.items():
+                    kind = vars(module).get(name)
+                    if type(kind) in (type, ABCMeta):
+                        space[place] = space[place], kind
+        return space
 
     def failed_itself(self, error, phase):
         """Never returns: error came out of the harness. When user code is in
@@ -192,7 +235,7 @@ class Report:
         the harness is broken, and says nothing more, so never a pass."""
         if self._lines(error):
             yield from self.fatal(error, phase)
-        self.end(EXIT_CHANNEL_BROKEN)
+        yield from self.end(EXIT_CHANNEL_BROKEN)
 
 
 def exit_code(error):

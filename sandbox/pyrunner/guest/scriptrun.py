@@ -25,17 +25,22 @@ _run_exit_handlers = atexit._run_exitfuncs
 _usual_hook = sys.__excepthook__
 
 
-def session(plan, send, receive_tests, outcomes, own, harness):
-    """A generator with one step; see testrun.session."""
+def made_ahead(own, exposed, options):
+    return reporting.Report(reporting.message_room(options), (PROGRAM,), own, exposed)
+
+
+def session(report, plan, send, receive_tests, outcomes, harness):
+    """A generator with one step; see testrun.session. report: what made_ahead
+    made."""
     streams = interpreter.prepare(plan, PROGRAM)
-    report = reporting.Report(plan, send, streams, (PROGRAM,), own, outcomes, harness["exposed"])
+    report.begin(plan, send, outcomes, streams)
     text = plan["program"]
     report.hold(PROGRAM, text)
     textmodule.show_lines(PROGRAM, text)
     loader = textmodule.TextLoader(PROGRAM, text)
     interpreter.hide()
     # After that, so that the collector can free it at the end.
-    main = textmodule.main_module(plan["workspace"] + "/" + PROGRAM, loader)
+    sys.modules["__main__"] = main = textmodule.main_module(plan["workspace"] + "/" + PROGRAM, loader)
     try:
         code = compile(without_mark(text), PROGRAM, "exec", dont_inherit=True, optimize=0)
     except BaseException as error:
@@ -65,13 +70,13 @@ def _finish(report):
             yield from _show(report, late)
     error = late = None
     yield from report.drop()
-    yield from report.write_files(True)
+    yield from report.write_files()
     yield _END_MODULES, {"__builtins__": {}, "modules": sys.modules, "collect": gc.collect,
                          "names": _own_modules(report.workspace), "anything": BaseException}, True
     report.outcome()
-    if code == 0 and report.is_first_process():
-        report.send({"event": "done"})
-    report.end(code)
+    if code == 0:
+        report.tell({"event": "done"})
+    yield from report.end(code)
 
 
 def _own_modules(workspace):

@@ -24,52 +24,56 @@ SHOWN_CHARS = 2048  # of a failed assertion's traceback, on stderr
 _FUTURE_FLAGS = 0
 for _name in __future__.all_feature_names:
     _FUTURE_FLAGS |= getattr(__future__, _name).compiler_flag
+_HAS_CURRENT_EXCEPTIONS = hasattr(sys, "_current_exceptions")  # from Python 3.10
 _NO_WARNINGS = ("ignore", None, Warning, None, 0)
 
 
-def session(plan, send, receive_tests, outcomes, own, harness):
-    """outcomes: the list to which the driver adds, after each step, None or the
-    exception that came out; own: the module dictionaries of the harness;
-    harness: its modules, kept alive because freeing them would cost time."""
-    streams = interpreter.prepare(plan, TESTS)
-    report = reporting.Report(plan, send, streams, (SOLUTION, TESTS), own, outcomes, harness["exposed"])
-    tests = _Tests(plan, report, own)
-    solution, main = _modules(plan, report)
+def made_ahead(own, exposed, options):
+    return Tests(own, exposed, options)
+
+
+def session(tests, plan, send, receive_tests, outcomes, harness):
+    """tests: what made_ahead made; outcomes: the list to which the driver adds,
+    after each step, None or the exception that came out; harness: its modules,
+    kept alive because freeing them would cost time."""
+    report = tests.report
+    report.begin(plan, send, outcomes, interpreter.prepare(plan, TESTS))
+    text, main = plan["solution"], tests.main
+    tests.begin(plan)
     phase = "solution"
     try:
         try:
-            code = compile(without_mark(plan["solution"]), SOLUTION, "exec", dont_inherit=True, optimize=0)
+            code = compile(without_mark(text), SOLUTION, "exec", dont_inherit=True, optimize=0)
         except BaseException as error:
             yield from report.fatal(error, phase)
-        # They would show a thread the frames that work between two statements.
-        for name in ("_current_frames", "_current_exceptions"):
-            if hasattr(sys, name):
-                setattr(sys, name, dict)  # a callable that shows nothing
+        # They would show a thread the frames that work between two statements;
+        # a dict is a callable that shows nothing.
+        sys._current_frames = dict
+        if _HAS_CURRENT_EXCEPTIONS:
+            sys._current_exceptions = dict
         interpreter.hide()
-        yield code, solution, True
+        yield code, tests.solution, True
         error = report.outcome()
         if error is not None:
             yield from report.fatal(error, phase)
-        _export(solution, main)
+        _export(tests.solution, main)
         send({"event": "loaded"})
         phase = "tests"
-        yield from tests.load(receive_tests())
-        while tests.pending:
-            yield tests.next(), main, True
-            yield from tests.judge(report.outcome())
+        pending = tests.load(receive_tests())
+        if pending is None:
+            yield from report.fatal(tests.error, phase)
+        while pending:
+            code, site, line = pending.pop()
+            yield code, main, True
+            error = report.outcome()
+            if tests.collect(error):
+                yield from tests.settle(error, site, line)
+                if tests.stopped():
+                    break
         tests.done()
         yield from report.leave(0)
     except BaseException as error:
         yield from report.failed_itself(error, phase)
-
-
-def _modules(plan, report):
-    """The dictionaries of solution and __main__."""
-    text, folder = plan["solution"], plan["workspace"]
-    report.hold(SOLUTION, text)
-    main = textmodule.main_module(folder + "/" + TESTS)
-    solution = textmodule.solution_module(folder + "/" + SOLUTION, SOLUTION, text)
-    return vars(solution), vars(main)
 
 
 def _export(solution, main):
@@ -80,43 +84,53 @@ def _export(solution, main):
             main[name] = value
 
 
-class _Tests:
-    """The statements of the tests and the account of their assertions. Made
-    before user code starts, for the reason given at SourceText."""
+class Tests:
+    """The statements of the tests and the account of their assertions. All of
+    it is made before user code starts, for the reason given at SourceText, and
+    before there is a run: what a forked child makes itself costs it more."""
 
-    def __init__(self, plan, report, own):
-        self._report = report
-        self._fail_fast = plan.get("fail_fast", False)
+    def __init__(self, own, exposed, options):
+        room, full = reporting.message_room(options), options.get("failures_max", FAILURES_MAX)
+        self._probes = asserts.Probes(exposed["reprs"], options.get("repr_bytes") or REPR_CHARS, room, full)
+        own = own + [self._probes.space]
+        self.report = reporting.Report(room, (SOLUTION, TESTS), own, exposed)
         self._source = SourceText()
-        full = plan.get("failures_max", FAILURES_MAX)
-        self._probes = asserts.Probes(report.exposed["reprs"], plan.get("repr_bytes") or REPR_CHARS, report.room, full)
-        own.append(self._probes.space)
-        self._recorder = asserts.Recorder(report.send, self._source, self._probes, full, report.is_first_process)
+        self._recorder = asserts.Recorder(self.report.tell, self._source, self._probes, full)
         self._failures_max = full
-        self.pending = []  # (code, site or None, line), last first
-        self._site, self._line = None, 0
+        self._fail_fast = False
+        self._solution, self._main = textmodule.Solution(SOLUTION), textmodule.main_module("")
+        self.solution, self.main = vars(self._solution.module), vars(self._main)
+        self.error = None
+
+    def begin(self, plan):
+        text, folder = plan["solution"], plan["workspace"]
+        self._fail_fast = plan.get("fail_fast", False)
+        self.report.hold(SOLUTION, text)
+        self.main["__file__"] = folder + "/" + TESTS
+        sys.modules["__main__"] = self._main
+        self._solution.appear(folder + "/" + SOLUTION, text)
 
     def load(self, text):
+        """The code of each statement, its assertion's site or None, its line;
+        the last statement first. None when there is an error."""
         text = without_mark(text)
         self._source.fill(text)
-        self._report.hold(TESTS, text)
+        self.report.hold(TESTS, text)
         collecting = gc_is_enabled()
         gc_disable()  # a syntax tree is many objects and no garbage
-        failure = None
         try:
             flags = compile(text, TESTS, "exec", dont_inherit=True, optimize=0).co_flags & _FUTURE_FLAGS
             body, instrumented = self._split(text, flags)
         except BaseException as error:
-            failure = error
+            self.error = error
+            return None
         finally:
             if collecting:
                 gc_enable()
-        if failure is not None:
-            yield from self._report.fatal(failure, "tests")
         self._recorder.expect(instrumented)
-        self._report.send({"event": "sites", "top": instrumented.top, "all": len(instrumented.sites)})
+        self.report.send({"event": "sites", "top": instrumented.top, "all": len(instrumented.sites)})
         body.reverse()
-        self.pending.extend(body)
+        return body
 
     def _split(self, text, flags):
         # Warnings about this text were given when it was compiled whole.
@@ -139,43 +153,44 @@ class _Tests:
         finally:
             filters[:] = [item for item in filters if item is not _NO_WARNINGS]
 
-    def next(self):
-        code, self._site, self._line = self.pending.pop()
-        return code
-
-    def judge(self, error):
-        """After a statement: error is what came out of it, or None."""
+    def collect(self, error):
+        """After a statement: error is what came out of it, or None. Returns
+        whether there is something to settle."""
         recorder = self._recorder
         recorder.collect()
+        return error is not None or recorder.trash or self._probes.operands or recorder.failures
+
+    def settle(self, error, site, line):
+        recorder = self._recorder
         if error is not None:
             if not issubclass(type(error), AssertionError):
-                yield from self._report.fatal(error, "tests")
-            yield from self._count(error)
-            yield from self._report.drop()
+                yield from self.report.fatal(error, "tests")
+            yield from self._count(error, site, line)
+            yield from self.report.drop()
         if recorder.trash or self._probes.operands:
-            yield from self._report.drop(recorder.end_statement())
-        if self._fail_fast and recorder.failures:
-            self.pending.clear()
+            yield from self.report.drop(recorder.end_statement())
 
-    def _count(self, error):
+    def stopped(self):
+        return self._fail_fast and self._recorder.failures
+
+    def _count(self, error, site, line):
         """An AssertionError left the statement."""
         message = self._recorder.message_of(error)
         if message is None or self._recorder.failures <= self._failures_max:
-            _, said, traceback, places, _ = yield from self._report.describe(error, message)
+            _, said, traceback, places, _ = yield from self.report.describe(error, message)
             if message is None:
-                lines = [line for file, line, _ in places if file == TESTS]
-                self._recorder.foreign(self._site, lines[-1] if lines else self._line, said)
+                lines = [at for file, at, _ in places if file == TESTS]
+                self._recorder.foreign(site, lines[-1] if lines else line, said)
             if self._recorder.failures <= self._failures_max:
                 # Two hundred of them at full length would fill the stream.
-                yield from self._report.print(error, middle_cut(traceback, SHOWN_CHARS))
+                yield from self.report.print(error, middle_cut(traceback, SHOWN_CHARS))
 
     def done(self):
         self._recorder.finish()
-        if self._report.is_first_process():
-            event = {"event": "done"}
-            if self._recorder.unreported:
-                event["unreported"] = self._recorder.unreported
-            self._report.send(event)
+        event = {"event": "done"}
+        if self._recorder.unreported:
+            event["unreported"] = self._recorder.unreported
+        self.report.tell(event)
 
 
 def _is_text(node):

@@ -15,7 +15,7 @@ class TextLoader:
     """What linecache, inspect and pickle ask a module for. inspect.getsource
     reads through it lazily."""
 
-    def __init__(self, filename, text):
+    def __init__(self, filename, text=""):
         self._filename = filename
         self._text = text
 
@@ -53,27 +53,36 @@ def show_lines(filename, text):
     linecache.cache[filename] = (text.__str__,)
 
 
-def solution_module(path, filename, text):
-    """The importable module `solution`, not executed yet."""
-    spec = ModuleSpec("solution", TextLoader(filename, text), origin=path)
-    spec.has_location = True
-    module = ModuleType("solution")
-    module.__spec__ = spec
-    module.__loader__ = spec.loader
-    module.__package__ = ""
-    module.__file__ = path
-    module.__builtins__ = vars(builtins)
-    sys.modules["solution"] = module
-    sys.meta_path.insert(0, TextFinder(spec))
-    show_lines(filename, text)
-    return module
+class Solution:
+    """The importable module `solution`, made before its text is known."""
+
+    def __init__(self, filename):
+        self._filename = filename
+        self._loader = TextLoader(filename)
+        self._spec = ModuleSpec("solution", self._loader)
+        self._spec.has_location = True
+        self._finder = TextFinder(self._spec)
+        self.module = module = _module("solution", None, self._loader, vars(builtins))
+        module.__spec__ = self._spec
+        module.__package__ = ""
+
+    def appear(self, path, text):
+        """Lets the module be found, not executed yet."""
+        self._loader._text = text
+        self._spec.origin = self.module.__file__ = path
+        sys.modules["solution"] = self.module
+        sys.meta_path.insert(0, self._finder)
+        show_lines(self._filename, text)
 
 
 def main_module(path, loader=None):
     """A fresh __main__. Its text stays unreadable unless a loader has it."""
-    module = ModuleType("__main__")
+    return _module("__main__", path, loader, builtins)
+
+
+def _module(name, path, loader, names):
+    module = ModuleType(name)
     module.__loader__ = loader
     module.__file__ = path
-    module.__builtins__ = builtins
-    sys.modules["__main__"] = module
+    module.__builtins__ = names
     return module

@@ -20,7 +20,7 @@ class Instrumented:
         self.events = []
         source = SourceText(text)
         self.probes = asserts.Probes(reprs, 4096, 65536, full_reports)
-        self.recorder = asserts.Recorder(self.events.append, source, self.probes, full_reports, lambda: True)
+        self.recorder = asserts.Recorder(self.events.append, source, self.probes, full_reports)
         tree = ast.parse(text)
         self.plan = asserts.instrument(tree.body)
         self.recorder.expect(self.plan)
