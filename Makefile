@@ -19,7 +19,7 @@ IS_ROOT       := $(filter 0,$(shell id -u))
 comma         := ,
 
 .PHONY: help build demo gen check-gen fmt lint test test-unit test-root test-e2e test-vm \
-	cases humaneval fuzz cover ci clean need-python need-root
+	cases humaneval bench fuzz cover ci clean need-python need-root
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
@@ -85,6 +85,10 @@ cases: need-python build ## Judge a case file against the real daemon: CASES=FIL
 humaneval: need-python build ## Judge HumanEval problems, solved and unsolved: HUMANEVAL=FILE [ENGINE=]
 	@test -n "$(HUMANEVAL)" || { echo "say which: make humaneval HUMANEVAL=FILE"; exit 2; }
 	@$(PYTHON) -B internal/cases/humaneval.py "$(HUMANEVAL)" --build build $(if $(ENGINE),--engine $(ENGINE))
+
+bench: need-root need-python build ## Measure a private daemon against a plain subprocess into build/bench.json [BENCH="--full --check"]
+	@.ci/need python3-numpy:/usr/lib/python3/dist-packages/numpy
+	@examples/bench.sh $(BENCH)
 
 fuzz: ## Fuzz every target for FUZZTIME each (20s)
 	@.ci/fuzz $(FUZZTIME)
