@@ -16,6 +16,7 @@ import os
 import platform
 import resource
 import shutil
+import signal
 import sys
 import tempfile
 import textwrap
@@ -125,6 +126,8 @@ def cpu():
 
 
 def main(place):
+    # An interrupt at the terminal is for the bench, which then ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     hello = {"python": platform.python_version(), "executable": sys.executable,
              "numpy": importlib.util.find_spec("numpy") is not None}
     print(json.dumps(hello), flush=True)
