@@ -32,12 +32,8 @@ type order struct {
 	Profile uint64 `json:"profile"`
 	UIDMap  string `json:"uid_map"`
 	GIDMap  string `json:"gid_map"`
-}
-
-// release gives the zygote a network back whose sandbox is gone.
-type release struct {
-	Kind    string `json:"kind"` // "release"
-	Network int    `json:"network"`
+	// Released are networks whose sandboxes are gone.
+	Released []int `json:"released"`
 }
 
 // mountCall is one mount(2): source, target, type, flags, data.
@@ -57,8 +53,8 @@ func newProfile(spec *specs.Spec, config pyrunner.Confinement, supervised bool) 
 		Kind:     "profile",
 		Hostname: spec.Hostname,
 		Config:   config,
-		Masked:   spec.Linux.MaskedPaths,
-		Readonly: spec.Linux.ReadonlyPaths,
+		Masked:   besideProc(spec, spec.Linux.MaskedPaths),
+		Readonly: besideProc(spec, spec.Linux.ReadonlyPaths),
 
 		Supervised: supervised,
 	}
@@ -74,6 +70,21 @@ func newProfile(spec *specs.Spec, config pyrunner.Confinement, supervised bool) 
 		p.Capabilities = append(p.Capabilities, number)
 	}
 	return p, nil
+}
+
+// besideProc leaves out what a /proc of processes only does not have
+// (subset=pid, proc(5)).
+func besideProc(spec *specs.Spec, paths []string) []string {
+	whole := !slices.ContainsFunc(spec.Mounts, func(m specs.Mount) bool {
+		return m.Destination == "/proc" && slices.Contains(m.Options, "subset=pid")
+	})
+	out := []string{}
+	for _, p := range paths {
+		if whole || !strings.HasPrefix(p, "/proc/") {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // newOrder asks for a sandbox with the spec's ids. firstID is its first id as

@@ -39,6 +39,7 @@ type zygote struct {
 	waiting  map[uint64]chan forked // closed without a value when the zygote is gone
 	gone     bool
 	profiles map[shape]uint64 // those that it was told
+	released []int            // networks that it can use again
 }
 
 // forked is the zygote's answer to an order.
@@ -170,12 +171,11 @@ func (z *zygote) profile(s shape, make func() (profile, error)) (uint64, error) 
 	return p.Profile, nil
 }
 
-// release gives a network back. A zygote that is gone has lost them all.
+// release gives a network back, with the next order.
 func (z *zygote) release(network int) {
-	message, err := json.Marshal(release{Kind: "release", Network: network})
-	if err == nil && z.alive() {
-		_ = z.control.Send(message)
-	}
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.released = append(z.released, network)
 }
 
 // fork orders one child. files are the child's stream and its cgroups' attach
@@ -192,6 +192,7 @@ func (z *zygote) fork(ctx context.Context, profile uint64, o order, files []*os.
 	z.nextID++
 	o.ID = z.nextID
 	z.waiting[o.ID] = answer
+	o.Released, z.released = orEmpty(z.released), nil
 	z.mu.Unlock()
 	message, err := json.Marshal(o)
 	if err == nil {
@@ -330,9 +331,9 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-func orEmpty(s []string) []string {
+func orEmpty[T any](s []T) []T {
 	if s == nil {
-		return []string{}
+		return []T{}
 	}
 	return s
 }

@@ -17,39 +17,67 @@ STATUS_FD = 5
 _FIRST_CLOSED = 6
 
 
-def take_descriptors(wanted, first_closed=_FIRST_CLOSED):
-    """Moves descriptors to their fixed numbers (wanted: number -> descriptor)
-    and closes all from first_closed on."""
-    high = {number: os.dup2(fd, 64 + number, inheritable=False) for number, fd in wanted.items()}
-    for number, fd in high.items():
-        os.dup2(fd, number, inheritable=number < 3)
-    kernel.close_from(first_closed)
+class Confinement:
+    """The program's, made ready as far as it is the same for every run."""
 
-
-def become(config):
-    """Leaves the supervisor's identity for the program's own."""
-    os.setsid()
-    if config.get("uid") is not None:
-        with kernel.step("program ids"):
-            os.setgroups([])
-            os.setresgid(config["gid"], config["gid"], config["gid"])
-            os.setresuid(config["uid"], config["uid"], config["uid"])
-    with kernel.step("death signal"):
-        # Cleared by the change of ids above, so it comes after it. The program
-        # must not outlive its supervisor where no pid namespace sees to that.
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-    with kernel.step("oom score"):
+    def __init__(self, config):
+        self.config = config
+        self.uid, self.gid, self.workspace = config["uid"], config["gid"], config["workspace"]
+        self._close_others = kernel.close_from_call(_FIRST_CLOSED)
+        self._before = kernel.steps("death signal", [
+            # Cleared by the change of ids, so it comes after it. The program must
+            # not outlive its supervisor where no pid namespace sees to that.
+            kernel.prctl_call(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)])
         # The kernel shall kill the program for memory, not its supervisor. The
-        # file is the process's own only while it can be dumped (proc(5));
-        # restrict() forbids that again before anything untrusted runs.
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
-        fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        # file is the process's own only while it can be dumped (proc(5)); that
+        # is forbidden again before anything untrusted runs.
+        self._before += kernel.steps("oom score", [kernel.prctl_call(kernel.PR_SET_DUMPABLE, 1)])
+        self._doors = kernel.steps("no_new_privs", [kernel.prctl_call(kernel.PR_SET_NO_NEW_PRIVS, 1)])
+        self._doors += kernel.steps("not dumpable", [kernel.prctl_call(kernel.PR_SET_DUMPABLE, 0)])
+        self._paths = kernel.Paths(config["landlock"]) if config.get("landlock") else None
+        self._filter = kernel.steps("seccomp", [kernel.load_filter_call(base64.b64decode(config["filter"]))])
+
+    def take_descriptors(self, wanted):
+        """Moves descriptors to their fixed numbers (wanted: number ->
+        descriptor) and closes all others."""
+        take_descriptors(wanted, self._close_others)
+
+    def become(self):
+        """Leaves the supervisor's identity for the program's own."""
+        step = "program ids"
         try:
+            os.setsid()
+            if self.uid is not None:
+                os.setgroups([])
+                os.setresgid(self.gid, self.gid, self.gid)
+                os.setresuid(self.uid, self.uid, self.uid)
+            kernel.carry_out(self._before)
+            step = "oom score"
+            fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
             os.write(fd, b"1000")
-        finally:
             os.close(fd)
-    with kernel.step("workspace"):
-        os.chdir(config["workspace"])
+            step = "workspace"
+            os.chdir(self.workspace)
+        except OSError as error:
+            raise kernel.StepError(step, 0, error.errno or 0, str(error)) from None
+
+    def close_doors(self):
+        """The irreversible part that is the same for every run; the filter
+        last, because the steps before it need calls that it forbids."""
+        kernel.carry_out(self._doors)
+        if self._paths:
+            try:
+                self._paths()
+            except OSError as error:
+                raise kernel.StepError("landlock", 0, error.errno or 0, str(error)) from None
+        kernel.carry_out(self._filter)
+
+
+def take_descriptors(wanted, close_others):
+    high = [(number, os.dup2(fd, 64 + number, False)) for number, fd in wanted.items()]
+    for number, fd in high:
+        os.dup2(fd, number, number < 3)
+    kernel.do(close_others)
 
 
 def write_files(workspace, files):
@@ -65,20 +93,6 @@ def write_files(workspace, files):
             with open(fd, "wb") as file:
                 file.write(data)
                 os.fchmod(fd, int(entry.get("mode") or "0644", 8))
-
-
-def close_doors(config):
-    """The irreversible part that is the same for every run; the filter last,
-    because the steps before it need calls that it forbids."""
-    with kernel.step("no_new_privs"):
-        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-    with kernel.step("not dumpable"):
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-    if config.get("landlock"):
-        with kernel.step("landlock"):
-            kernel.restrict_paths(config["landlock"])
-    with kernel.step("seccomp"):
-        kernel.load_filter(base64.b64decode(config["filter"]))
 
 
 def limit(rlimits):
@@ -100,7 +114,9 @@ def await_run(config):
     own. Returns the function that runs it."""
     size = int.from_bytes(frames.read_exactly(TESTS_FD, 4), "big")
     part = json.loads(frames.read_exactly(TESTS_FD, size))
-    write_files(config["workspace"], part.pop("files"))
+    files = part.pop("files")
+    if files:
+        write_files(config["workspace"], files)
     with kernel.step("harness"):
         channel = program.Channel(REPORT_FD, TESTS_FD, part.pop("nonce"))
     limit(part.pop("rlimits"))

@@ -1,6 +1,6 @@
 """A sandbox with nobody in it but the program.
 
-The first process has nothing to do here: it sleeps (kernel.part), and its end
+The first process has nothing to do here: it sleeps (kernel.Parter), and its end
 is the end of the sandbox. The daemon holds the program's pipes itself, and
 learns from the kernel how the program ended. A supervisor would cost a copy of
 this process's memory; a run that may start processes or whose files are
@@ -10,19 +10,24 @@ import os
 
 from sandboxd_guest import confine, frames, kernel
 
+_STARTED = frames.frame("started")
+# The daemon takes the sender's process id from the kernel.
+_HELLO = frames.frame("hello", hello=confine.hello())
 
-def serve(config, park):
+
+def serve(confinement, part):
     """Never returns. Descriptors stand where confine has them; the status
     descriptor is a socket to the daemon."""
     try:
-        with kernel.step("part"):
-            kernel.part(park)
-        confine.become(config)
-        confine.close_doors(config)
-        # The daemon takes the sender's process id from the kernel.
-        frames.write(confine.STATUS_FD, "hello", hello=confine.hello())
-        run = confine.await_run(config)
-        frames.write(confine.STATUS_FD, "started")
+        try:
+            part()
+        except OSError as error:
+            raise kernel.StepError("part", 0, error.errno or 0, str(error)) from None
+        confinement.become()
+        confinement.close_doors()
+        os.write(confine.STATUS_FD, _HELLO)
+        run = confine.await_run(confinement.config)
+        os.write(confine.STATUS_FD, _STARTED)
     except kernel.StepError as error:
         frames.write(confine.STATUS_FD, "error", error=error.fields)
         os._exit(70)

@@ -36,11 +36,16 @@ def read(fd):
 
 def write(fd, kind, **fields):
     """Writes one frame whole."""
+    write_all(fd, frame(kind, **fields))
+
+
+def frame(kind, **fields):
+    """The bytes of a frame."""
     fields["type"] = kind
     body = json.dumps(fields).encode("ascii")
     if len(body) > MAX_TO_DAEMON:
         raise ValueError("a %s frame of %d bytes" % (kind, len(body)))
-    write_all(fd, len(body).to_bytes(4, "big") + body)
+    return len(body).to_bytes(4, "big") + body
 
 
 def write_all(fd, data):

@@ -7,9 +7,7 @@ carries them out in the only order that works."""
 
 import os
 import resource
-import socket
-import signal
-import sys
+from _signal import SIG_DFL, SIGCHLD, signal
 
 from sandboxd_guest import confine, direct, frames, kernel, supervisor
 
@@ -18,92 +16,96 @@ from sandboxd_guest import confine, direct, frames, kernel, supervisor
 FLAGS = (kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID | kernel.CLONE_NEWNS
          | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS)
 
-
 # The descriptors of a direct sandbox, in the daemon's order: where the program
 # has them. The one of a supervised sandbox is its stream.
 _DIRECT = (confine.STATUS_FD, 0, 1, 2, confine.REPORT_FD, confine.TESTS_FD)
 _STREAM = 3
 
 
-def enter(order, fds, mapped, park):
-    """Never returns. order: the daemon's description of a sandbox; fds: the
-    sandbox's own descriptors, then those of cgroup files; mapped: a pipe that
-    tells when the zygote has written the id maps."""
-    own = 1 if order["supervised"] else len(_DIRECT)
-    answer = fds[0]
-    try:
-        # SIG_IGN came from the zygote; a supervisor waits for its children.
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _join_groups(fds[own:])
-        with kernel.step("id maps"):
+class Profile:
+    """What sandboxes of one kind have in common, made ready in the zygote."""
+
+    def __init__(self, order, part):
+        self.supervised = order["supervised"]
+        self._part = part
+        self._own_fds = 1 if self.supervised else len(_DIRECT)
+        self._confinement = confine.Confinement(order["config"])
+        # Once the groups are joined: the root of the cgroup namespace is the group
+        # that the process is in then.
+        self._cgroup_namespace = kernel.unshare_call(kernel.CLONE_NEWCGROUP)
+        self._places = _places(order)
+        self._lock_down = (
+            kernel.steps("capabilities", kernel.keep_capabilities_calls(order["capabilities"]))
+            + kernel.steps("no_new_privs", [kernel.prctl_call(kernel.PR_SET_NO_NEW_PRIVS, 1)])
+            + kernel.steps("not dumpable", [kernel.prctl_call(kernel.PR_SET_DUMPABLE, 0)]))
+        self._close_others = kernel.close_from_call(_STREAM + 1)
+
+    def enter(self, fds, mapped):
+        """In the child: never returns. fds: the sandbox's own descriptors, then
+        those of cgroup files; mapped: a pipe that tells when the zygote has
+        written the id maps."""
+        answer, step = fds[0], "signals"
+        try:
+            # SIG_IGN came from the zygote; a supervisor waits for its children.
+            signal(SIGCHLD, SIG_DFL)
+            step = "join cgroup"
+            for fd in fds[self._own_fds:]:
+                # 0 is the writer itself. Through a v1 `tasks` file, and with a
+                # single thread, this needs no grace period of the kernel.
+                os.write(fd, b"0")
+            step = "cgroup namespace"
+            kernel.do(self._cgroup_namespace)
+            step = "id maps"
             if os.read(mapped, 1) != b"1":
                 os._exit(70)  # the zygote failed and has said why
             os.setgroups([])
             os.setresgid(0, 0, 0)
             os.setresuid(0, 0, 0)
-        _mount_all(order)
-        with kernel.step("host name"):
-            socket.sethostname(order["hostname"])
-        with kernel.step("descriptors"):
-            if order["supervised"]:
-                confine.take_descriptors({0: _null(), 1: _null(), 2: _null(), _STREAM: fds[0]}, _STREAM + 1)
+            kernel.carry_out(self._places)
+            step = "descriptors"
+            if self.supervised:
+                null = os.open("/dev/null", os.O_RDWR)
+                confine.take_descriptors({0: null, 1: null, 2: null, _STREAM: answer}, self._close_others)
                 answer = _STREAM
             else:
-                confine.take_descriptors(dict(zip(_DIRECT, fds)))
+                self._confinement.take_descriptors(dict(zip(_DIRECT, fds)))
                 answer = confine.STATUS_FD
-        _lock_down(order)
-    except kernel.StepError as error:
-        try:
-            frames.write(answer, "error", error=error.fields)
-        except OSError:
-            pass  # the daemon has given this sandbox up
-        os._exit(70)
-    if order["supervised"]:
-        os.chdir("/")
-        supervisor.serve(_STREAM, order["config"])
-    direct.serve(order["config"], park)
+            kernel.carry_out(self._lock_down)
+            step = "rlimit"
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        except kernel.StepError as error:
+            _give_up(answer, error)
+        except OSError as error:
+            _give_up(answer, kernel.StepError(step, 0, error.errno or 0, str(error)))
+        if self.supervised:
+            os.chdir("/")
+            supervisor.serve(_STREAM, self._confinement)
+        direct.serve(self._confinement, self._part)
 
 
-def _null():
-    return os.open("/dev/null", os.O_RDWR)
+def _give_up(answer, error):
+    try:
+        frames.write(answer, "error", error=error.fields)
+    except OSError:
+        pass  # the daemon has given this sandbox up
+    os._exit(70)
 
 
-def _join_groups(groups):
-    for index, fd in enumerate(groups):
-        with kernel.step("join cgroup", index):
-            # 0 is the writer itself. Through a v1 `tasks` file, and with a single
-            # thread, this needs no grace period of the kernel.
-            os.write(fd, b"0")
-    with kernel.step("cgroup namespace"):
-        # After the joining: its root is the group that the process is in now.
-        kernel.unshare(kernel.CLONE_NEWCGROUP)
-
-
-def _mount_all(order):
-    for index, (source, target, kind, flags, data) in enumerate(order["mounts"]):
-        with kernel.step("mount " + target, index):
-            kernel.mount(source, target, kind, flags, data)
-    # Where /proc shows processes only, none of these exist.
-    for index, path in enumerate(order["masked"]):
-        with kernel.step("mask " + path, index):
-            if os.path.isdir(path):
-                kernel.mount("tmpfs", path, "tmpfs", kernel.MS_RDONLY, "size=0")
-            elif os.path.lexists(path):
-                kernel.mount("/dev/null", path, "", kernel.MS_BIND, "")
-    for index, path in enumerate(order["readonly"]):
-        with kernel.step("close " + path, index):
-            if os.path.lexists(path):
-                kernel.mount(path, path, "", kernel.MS_BIND | kernel.MS_REC, "")
-                kernel.mount(path, path, "", kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_RDONLY
-                             | kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC, "")
-
-
-def _lock_down(order):
-    with kernel.step("capabilities"):
-        kernel.keep_capabilities(order["capabilities"])
-    with kernel.step("no_new_privs"):
-        kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-    with kernel.step("not dumpable"):
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-    with kernel.step("rlimit"):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+def _places(order):
+    calls = []
+    for source, target, kind, flags, data in order["mounts"]:
+        calls += kernel.steps("mount " + target, [kernel.mount_call(source, target, kind, flags, data)])
+    # The image's root is the same in the zygote. What /proc would show is left out
+    # of these by the daemon where it shows processes only.
+    for path in filter(os.path.lexists, order["masked"]):
+        if os.path.isdir(path):
+            call = kernel.mount_call("tmpfs", path, "tmpfs", kernel.MS_RDONLY, "size=0")
+        else:
+            call = kernel.mount_call("/dev/null", path, "", kernel.MS_BIND, "")
+        calls += kernel.steps("mask " + path, [call])
+    for path in filter(os.path.lexists, order["readonly"]):
+        calls += kernel.steps("close " + path, [
+            kernel.mount_call(path, path, "", kernel.MS_BIND | kernel.MS_REC, ""),
+            kernel.mount_call(path, path, "", kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_RDONLY
+                              | kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC, "")])
+    return calls + kernel.steps("host name", [kernel.hostname_call(order["hostname"])])

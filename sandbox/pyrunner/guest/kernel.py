@@ -1,5 +1,9 @@
 """The kernel's interface as the guest needs it, through ctypes.
 
+A call is made in two steps: a *_call function makes a function and its
+arguments ready, in the zygote as a rule, and do() or carry_out() makes the call.
+What a child does not have to make, it does not have to copy.
+
 No system call number is written here: the daemon sends those of this machine's
 architecture (use_numbers). The other constants are the same on every
 architecture Linux runs on; each names its header."""
@@ -9,11 +13,16 @@ import errno
 import mmap
 import os
 import stat
+from ctypes import get_errno
 
-_libc = ctypes.CDLL(None, use_errno=True)
-# PyDLL keeps the interpreter lock across the call: clone3 must return in the
-# child with the lock held by the only thread there is.
-_locked = ctypes.PyDLL(None, use_errno=True)
+# PyDLL keeps the interpreter lock across the call, which costs less than to let
+# it go and take it again; there is one thread. And clone3 must return in the
+# child with the lock held.
+_libc = ctypes.PyDLL(None, use_errno=True)
+# Looked up now: the first look into a library costs more than the call, and in
+# a forked child it would be the first each time.
+_syscall, _prctl, _mount, _unshare, _setns = (
+    _libc.syscall, _libc.prctl, _libc.mount, _libc.unshare, _libc.setns)
 _numbers = {}
 _kept = []  # memory that code runs from
 
@@ -42,6 +51,7 @@ MS_REC = 16384
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_SECCOMP = 22
+PR_CAPBSET_READ = 23
 PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
@@ -85,43 +95,60 @@ def use_numbers(numbers):
     _numbers.update(numbers)
 
 
-def _check(result, what):
+def do(call):
+    """Makes a call that was made ready. OSError when it fails."""
+    function, arguments = call
+    result = function(*arguments)
     if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, "%s: %s" % (what, os.strerror(number)))
+        number = get_errno()
+        raise OSError(number, os.strerror(number))
     return result
 
 
-def syscall(name, *args, locked=False):
+def steps(name, calls):
+    """Gives calls the name of the setup step that they are."""
+    return [(name, index) + call for index, call in enumerate(calls)]
+
+
+def carry_out(named):
+    """Makes calls in order; StepError with the step's name when one fails."""
+    for name, index, function, arguments in named:
+        if function(*arguments) < 0:
+            number = get_errno()
+            raise StepError(name, index, number, os.strerror(number))
+
+
+def syscall_call(name, *args):
     if name not in _numbers:
         raise OSError(errno.ENOSYS, name + ": no number for it on this architecture")
-    call = (_locked if locked else _libc).syscall
-    return _check(call(ctypes.c_long(_numbers[name]), *args), name)
+    return _syscall, (ctypes.c_long(_numbers[name]),) + args
 
 
-def prctl(option, *args):
-    padded = [ctypes.c_ulong(a) for a in args] + [ctypes.c_ulong(0)] * (4 - len(args))
-    return _check(_libc.prctl(ctypes.c_int(option), *padded), "prctl %d" % option)
+def prctl_call(option, *args):
+    padded = tuple(map(ctypes.c_ulong, args + (0,) * (4 - len(args))))
+    return _prctl, (ctypes.c_int(option),) + padded
 
 
-def mount(source, target, kind, flags, data):
-    result = _libc.mount(
-        source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data.encode())
-    return _check(result, "mount %s on %s" % (kind, target))
+def mount_call(source, target, kind, flags, data):
+    return _mount, (source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data.encode())
 
 
-def unshare(flags):
-    return _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
+def unshare_call(flags):
+    return _unshare, (ctypes.c_int(flags),)
 
 
-def setns(fd, kind):
-    return _check(_libc.setns(ctypes.c_int(fd), ctypes.c_int(kind)), "setns")
+def setns_call(fd, kind):
+    return _setns, (ctypes.c_int(fd), ctypes.c_int(kind))
 
 
-def close_from(first):
+def hostname_call(name):
+    return _libc.sethostname, (name.encode(), ctypes.c_size_t(len(name.encode())))
+
+
+def close_from_call(first):
     """Closes every descriptor from first on: what is not listed is not leaked,
     whoever opened it."""
-    syscall("close_range", ctypes.c_uint(first), ctypes.c_uint(0xFFFFFFFF), ctypes.c_uint(0))
+    return syscall_call("close_range", ctypes.c_uint(first), ctypes.c_uint(0xFFFFFFFF), ctypes.c_uint(0))
 
 
 class _CloneArgs(ctypes.Structure):
@@ -131,33 +158,35 @@ class _CloneArgs(ctypes.Structure):
         "stack_size", "tls", "set_tid", "set_tid_size", "cgroup")]
 
 
-def clone(flags):
-    """Forks with clone3(2): 0 in the child, else (pid, pidfd).
-
-    Preconditions: one thread. libc keeps the thread's id in its own memory and
-    a raw clone leaves the parent's there, so the kernel is told to store the
-    child's at that address; the interpreter's own part is done by its fork
-    hooks, as in os.fork."""
-    pidfd = ctypes.c_int(-1)
-    args = _clone_args(flags | CLONE_PIDFD)
-    args.pidfd = ctypes.addressof(pidfd)
-    ctypes.pythonapi.PyOS_BeforeFork()
-    pid = -1
-    try:
-        pid = syscall("clone3", ctypes.byref(args), ctypes.c_size_t(ctypes.sizeof(args)), locked=True)
-    finally:
-        if pid == 0:
-            ctypes.pythonapi.PyOS_AfterFork_Child()
-        else:
-            ctypes.pythonapi.PyOS_AfterFork_Parent()
-    return 0 if pid == 0 else (pid, pidfd.value)
-
-
 def _clone_args(flags):
+    # libc keeps the thread's id in its own memory, where a raw clone leaves the
+    # parent's: the kernel is told to store the child's at that address.
     tid = ctypes.c_void_p()
-    _check(_libc.prctl(ctypes.c_int(PR_GET_TID_ADDRESS), ctypes.byref(tid),
-                       ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)), "prctl tid address")
+    do((_prctl, (ctypes.c_int(PR_GET_TID_ADDRESS), ctypes.byref(tid)) + (ctypes.c_ulong(0),) * 3))
     return _CloneArgs(flags=flags | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID, child_tid=tid.value, exit_signal=17)
+
+
+class Cloner:
+    """Forks with clone3(2). Calling it returns 0 in the child and the child's
+    pid in the parent, which then has the child's descriptor in pidfd.
+
+    Preconditions: one thread, which has called nothing of os.register_at_fork.
+    The interpreter's own fork hooks are left out: they renew the locks of
+    other threads, of which there are none, and forget these threads."""
+
+    def __init__(self, flags):
+        self._pidfd = ctypes.c_int(-1)
+        args = _clone_args(flags | CLONE_PIDFD)
+        args.pidfd = ctypes.addressof(self._pidfd)
+        self._kept = args
+        self._call = syscall_call("clone3", ctypes.byref(args), ctypes.c_size_t(ctypes.sizeof(args)))
+
+    def __call__(self):
+        return do(self._call)
+
+    @property
+    def pidfd(self):
+        return self._pidfd.value
 
 
 def load_code(code):
@@ -168,35 +197,40 @@ def load_code(code):
     memory = mmap.mmap(-1, mmap.PAGESIZE)
     memory.write(code)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    _check(_libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(mmap.PAGESIZE),
-                          ctypes.c_int(mmap.PROT_READ | mmap.PROT_EXEC)), "mprotect")
+    do((_libc.mprotect, (ctypes.c_void_p(address), ctypes.c_size_t(mmap.PAGESIZE),
+                         ctypes.c_int(mmap.PROT_READ | mmap.PROT_EXEC))))
     _kept.append(memory)
     return ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_size_t)(address)
 
 
-def part(park):
-    """Parts the process in two with one memory: returns in the new one, while
-    the caller, the first process of its pid namespace, sleeps in the kernel
-    until it is killed. A second copy of the memory would cost as much as the
-    first.
+class Parter:
+    """Parts the process in two with one memory. Calling it returns in the new
+    one, while the caller, the first process of its pid namespace, sleeps in the
+    kernel until it is killed. A second copy of the memory would cost as much as
+    the first.
 
     The sleeper's memory is the program's in time, so it must not come back to
     run code: park, from load_code, calls clone3(2) and then sleeps by nothing
     but registers. Without it the kernel makes the caller wait, as in vfork(2),
     which ends with the new process; the daemon stops the sleeper in both cases.
 
-    Preconditions: as for clone(). The interpreter's fork hooks have nothing to
-    do: no memory is copied."""
-    if park is None:
-        args = _clone_args(CLONE_VM | CLONE_VFORK)
-        pid = syscall("clone3", ctypes.byref(args), ctypes.c_size_t(ctypes.sizeof(args)), locked=True)
-    else:
-        args = _clone_args(CLONE_VM)
-        pid = park(ctypes.addressof(args), ctypes.sizeof(args))
-    if pid < 0:
-        raise OSError(-pid, "clone3: %s" % os.strerror(-pid))
-    if pid > 0:
-        os._exit(70)  # let go by somebody with the right to: not to be reached
+    Preconditions: as for Cloner."""
+
+    def __init__(self, park):
+        args = self._kept = _clone_args(CLONE_VM if park else CLONE_VM | CLONE_VFORK)
+        size = ctypes.sizeof(args)
+        if park:
+            self._function, self._arguments = park, (ctypes.addressof(args), size)
+        else:
+            self._function, self._arguments = syscall_call("clone3", ctypes.byref(args), ctypes.c_size_t(size))
+
+    def __call__(self):
+        pid = self._function(*self._arguments)
+        if pid < 0:
+            number = get_errno() if pid == -1 else -pid  # park gives the kernel's own
+            raise OSError(number, os.strerror(number))
+        if pid > 0:
+            os._exit(70)  # woken by somebody with the right to: not to be reached
 
 
 class _CapHeader(ctypes.Structure):
@@ -208,34 +242,37 @@ class _CapData(ctypes.Structure):
                 ("inheritable", ctypes.c_uint32)]
 
 
-def keep_capabilities(keep):
+def keep_capabilities_calls(keep):
     """Drops every capability but those numbered in keep, from the bounding set
     and the ambient set too: nothing that is executed later can gain one."""
-    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    calls = [prctl_call(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)]
     number = 0
-    while _libc.prctl(ctypes.c_int(PR_CAPBSET_DROP), ctypes.c_ulong(number), ctypes.c_ulong(0),
-                      ctypes.c_ulong(0), ctypes.c_ulong(0)) == 0:
+    # EINVAL past the last capability
+    while _prctl(ctypes.c_int(PR_CAPBSET_READ), ctypes.c_ulong(number), *(ctypes.c_ulong(0),) * 3) >= 0:
+        calls.append(prctl_call(PR_CAPBSET_DROP, number))
         number += 1
-    if number == 0 or ctypes.get_errno() != errno.EINVAL:  # EINVAL: past the last capability
-        _check(-1, "drop the bounding set at %d" % number)
+    if number == 0:
+        raise OSError(get_errno(), "read the bounding set")
     mask = sum(1 << n for n in keep)
     header = _CapHeader(_CAP_VERSION_3, 0)
     data = (_CapData * 2)()
     for half in (0, 1):
         data[half].effective = data[half].permitted = (mask >> (32 * half)) & 0xFFFFFFFF
-    _check(_libc.capset(ctypes.byref(header), ctypes.byref(data)), "capset")
+    calls.append((_libc.capset, (ctypes.byref(header), ctypes.byref(data))))
+    return calls
 
 
 class _SockFprog(ctypes.Structure):
     _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
 
 
-def load_filter(program):
+def load_filter_call(program):
     """Installs a seccomp filter given as raw struct sock_filter bytes."""
     buffer = ctypes.create_string_buffer(program, len(program))
+    _kept.append(buffer)
     prog = _SockFprog(len(program) // 8, ctypes.addressof(buffer))
-    _check(_libc.prctl(ctypes.c_int(PR_SET_SECCOMP), ctypes.c_ulong(SECCOMP_MODE_FILTER),
-                       ctypes.byref(prog), ctypes.c_ulong(0), ctypes.c_ulong(0)), "seccomp")
+    return _prctl, (ctypes.c_int(PR_SET_SECCOMP), ctypes.c_ulong(SECCOMP_MODE_FILTER), ctypes.byref(prog),
+                    ctypes.c_ulong(0), ctypes.c_ulong(0))
 
 
 class _RulesetAttr(ctypes.Structure):
@@ -254,27 +291,36 @@ def _ruleset_size(abi):
     return 8 if abi < 4 else 16 if abi < 6 else 24
 
 
-def restrict_paths(ruleset):
+class Paths:
     """Confines the thread with Landlock (landlock(7)). Rules for paths that do
-    not exist are left out: they can only have granted something."""
-    attr = _RulesetAttr(ruleset["handled_fs"], ruleset.get("handled_net", 0), ruleset.get("scoped", 0))
-    size = ctypes.c_size_t(_ruleset_size(ruleset["abi"]))
-    rules = syscall("landlock_create_ruleset", ctypes.byref(attr), size, ctypes.c_uint32(0))
-    try:
+    not exist when it is made are left out: they can only have granted
+    something. The files themselves are looked up when it is called."""
+
+    def __init__(self, ruleset):
+        attr = _RulesetAttr(ruleset["handled_fs"], ruleset.get("handled_net", 0), ruleset.get("scoped", 0))
+        size = ctypes.c_size_t(_ruleset_size(ruleset["abi"]))
+        self._create = syscall_call("landlock_create_ruleset", ctypes.byref(attr), size, ctypes.c_uint32(0))
+        self._rules = ctypes.c_int(-1)
+        self._paths = []
         for rule in ruleset["rules"]:
             try:
-                parent = os.open(rule["path"], os.O_PATH | os.O_CLOEXEC)
+                mode = os.stat(rule["path"]).st_mode
             except FileNotFoundError:
                 continue
-            try:
-                access = rule["access"]
-                if not stat.S_ISDIR(os.fstat(parent).st_mode):
-                    access &= ruleset["file_mask"]  # others are refused with EINVAL
-                beneath = _PathBeneath(access, parent)
-                syscall("landlock_add_rule", ctypes.c_int(rules), ctypes.c_int(_LANDLOCK_RULE_PATH_BENEATH),
-                        ctypes.byref(beneath), ctypes.c_uint32(0))
-            finally:
-                os.close(parent)
-        syscall("landlock_restrict_self", ctypes.c_int(rules), ctypes.c_uint32(0))
-    finally:
+            access = rule["access"]
+            if not stat.S_ISDIR(mode):
+                access &= ruleset["file_mask"]  # others are refused with EINVAL
+            beneath = _PathBeneath(access, -1)
+            self._paths.append((rule["path"], beneath, syscall_call(
+                "landlock_add_rule", self._rules, ctypes.c_int(_LANDLOCK_RULE_PATH_BENEATH),
+                ctypes.byref(beneath), ctypes.c_uint32(0))))
+        self._restrict = syscall_call("landlock_restrict_self", self._rules, ctypes.c_uint32(0))
+
+    def __call__(self):
+        rules = self._rules.value = do(self._create)
+        for path, beneath, add in self._paths:
+            beneath.parent_fd = parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            do(add)
+            os.close(parent)
+        do(self._restrict)
         os.close(rules)

@@ -153,15 +153,15 @@ def _fill_stdin(fd, text):
     os.close(fd)
 
 
-def _run_program(config, fds):
+def _run_program(confinement, fds):
     """In the program's process: confines itself as far as is the same for every
     run, waits for its part of the plan, then runs untrusted code."""
     try:
         with kernel.step("descriptors"):
-            confine.take_descriptors(fds)
-        confine.become(config)
-        confine.close_doors(config)
-        run = confine.await_run(config)
+            confinement.take_descriptors(fds)
+        confinement.become()
+        confinement.close_doors()
+        run = confine.await_run(confinement.config)
     except kernel.StepError as error:
         os.write(confine.STATUS_FD, json.dumps(error.fields).encode("ascii"))
         os._exit(70)
@@ -176,8 +176,8 @@ class _Program:
     """The program's process, forked before there is anything to run in it, and
     so before this process has seen a plan."""
 
-    def __init__(self, config):
-        self.config = config
+    def __init__(self, confinement):
+        self.config = confinement.config
         out, err, report, status, tests = _pipe(), _pipe(), _pipe(), _pipe(), _pipe()
         self.stdin = _stdin()
         for fd in (out[1], err[1]):
@@ -185,7 +185,7 @@ class _Program:
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                _run_program(config, {
+                _run_program(confinement, {
                     0: self.stdin, 1: out[1], 2: err[1], confine.REPORT_FD: report[1],
                     confine.TESTS_FD: tests[0], confine.STATUS_FD: status[1]})
             finally:
@@ -336,10 +336,10 @@ def _read_plan(stream, config):
         config["rlimits"] = frame["rlimits"]
 
 
-def serve(stream, config):
+def serve(stream, confinement):
     """Says hello, runs the one plan that comes, and ends the process."""
-    kernel.use_numbers(config["numbers"])
-    child = _Program(config)
+    config = confinement.config
+    child = _Program(confinement)
     frames.write(stream, "hello", hello=confine.hello())
     try:
         plan = _read_plan(stream, config)
@@ -376,6 +376,7 @@ def main(stream, config):
     """Entry of engines whose interpreter is this one sandbox's alone."""
     if config["kill"] != "namespace":
         with kernel.step("subreaper"):
-            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+            kernel.do(kernel.prctl_call(kernel.PR_SET_CHILD_SUBREAPER, 1))
     sys.path.extend(config["site_packages"])
-    serve(stream, config)
+    kernel.use_numbers(config["numbers"])
+    serve(stream, confine.Confinement(config))

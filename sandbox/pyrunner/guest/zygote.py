@@ -40,75 +40,67 @@ def main(fd, config):
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     control = socket.socket(fileno=fd)
     park = kernel.load_code(base64.b64decode(config["park"]))
-    # What exists now stays shared with the children instead of being copied
-    # when their collector walks it.
-    gc.collect()
-    gc.freeze()
+    zygote = _Zygote(control, kernel.Parter(park), after_fork)
+    zygote.settle()
     control.send(json.dumps({"ready": True, "python": sys.version.split()[0]}).encode("ascii"))
-    zygote = _Zygote(control, park, after_fork)
     while True:
         zygote.serve_one()
 
 
 class _Zygote:
-    def __init__(self, control, park, after_fork):
-        self.control, self.park, self.after_fork = control, park, after_fork
+    def __init__(self, control, part, after_fork):
+        self.control, self.part, self.after_fork = control, part, after_fork
         self.profiles = {}  # what orders have in common, by number
         self.networks = networks.Networks()
+        self.clone = kernel.Cloner(isolate.FLAGS)
+
+    def settle(self):
+        """What exists now stays shared with the children instead of being
+        copied when their collector walks it."""
+        gc.collect()
+        gc.freeze()
 
     def serve_one(self):
         message, fds = _receive(self.control)
         order = json.loads(message)
+        if order["kind"] == "profile":
+            self.profiles[order["profile"]] = isolate.Profile(order, self.part)
+            self.settle()
+            return
+        self.networks.release(order["released"])
+        step, network, opened = "network", -1, fds
         try:
-            if order["kind"] == "profile":
-                self.profiles[order["profile"]] = order
-            elif order["kind"] == "release":
-                self.networks.release(order["network"])
-            else:
-                self.fork(order, fds)
-        finally:
-            for fd in fds:
-                os.close(fd)
-
-    def fork(self, order, fds):
-        answer = {"id": order["id"]}
-        pidfd = -1
-        try:
-            network = self.networks.take()
-            answer["network"] = network
-            profile = self.profiles[order["profile"]]
-            with kernel.step("clone"):
-                wait, tell = os.pipe()
-                self.networks.enter(network)
-                try:
-                    child = kernel.clone(isolate.FLAGS)
-                except OSError:
-                    self.networks.leave()
-                    raise
-            if child == 0:  # it stays in that network
-                self.become_sandbox(profile, fds, wait, tell)
-            self.networks.leave()
-            answer["pid"], pidfd = child
-            os.close(wait)
-            _map_ids(child[0], order, tell)
-        except kernel.StepError as error:
-            answer["error"] = error.fields
-        _answer(self.control, answer, [pidfd] if "error" not in answer else [])
-        if pidfd >= 0:
-            os.close(pidfd)
-
+            network = self.networks.enter()
+            step = "clone"
+            wait, tell = os.pipe()
+            opened += (wait, tell)
+            pid = self.clone()
+            if pid == 0:  # it stays in that network
+                self.become_sandbox(self.profiles[order["profile"]], fds, wait, tell)
+            opened.append(self.clone.pidfd)
+            step = "id maps"
+            _map_ids(pid, order, tell)
+            answer = b'{"id":%d,"pid":%d,"network":%d}' % (order["id"], pid, network)
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", opened[-1:]))]
+        except OSError as error:
+            fields = kernel.StepError(step, 0, error.errno or 0, str(error)).fields
+            answer = json.dumps({"id": order["id"], "network": network, "error": fields}).encode("ascii")
+            rights = []
+        self.networks.leave()
+        self.control.sendmsg([answer], rights)
+        for fd in opened:
+            os.close(fd)
 
     def become_sandbox(self, profile, fds, wait, tell):
         """In the child: never returns, whatever happens. A child that came back
         into the loop would be another zygote, with all of its rights."""
         try:
-            self.control.close()  # orders are not for it to take
             os.close(tell)
             for hook in self.after_fork:
                 hook()
-            if profile["supervised"]:
+            if profile.supervised:
                 forkhooks.restore()
-            isolate.enter(profile, fds, wait, self.park)
+            profile.enter(fds[:-2], wait)
         finally:
             os._exit(70)
 
@@ -126,22 +118,11 @@ def _receive(control):
     return message, list(fds)
 
 
-def _answer(control, answer, fds):
-    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-    control.sendmsg([json.dumps(answer).encode("ascii")], ancillary)
-
-
 def _map_ids(pid, order, tell):
     """Writes the child's id maps and tells it; only a parent with capabilities
     over the zygote's namespace can map more than one id (user_namespaces(7))."""
-    try:
-        with kernel.step("id maps"):
-            for name in ("gid_map", "uid_map"):
-                fd = os.open("/proc/%d/%s" % (pid, name), os.O_WRONLY)
-                try:
-                    os.write(fd, order[name].encode("ascii"))
-                finally:
-                    os.close(fd)
-            os.write(tell, b"1")
-    finally:
-        os.close(tell)
+    for name in ("gid_map", "uid_map"):
+        fd = os.open("/proc/%d/%s" % (pid, name), os.O_WRONLY | os.O_CLOEXEC)
+        os.write(fd, order[name].encode("ascii"))
+        os.close(fd)
+    os.write(tell, b"1")
