@@ -11,6 +11,7 @@ import (
 
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
 	"github.com/sandboxd/sandboxd/internal/linux/pidfd"
+	"github.com/sandboxd/sandboxd/internal/linux/stdio"
 	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/sandbox"
 	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
@@ -26,11 +27,12 @@ type liveSandbox struct {
 	layers  []sandbox.LayerReport
 	proc    *pidfd.File // the sandbox's first process
 	// One of the two: how the daemon speaks with the sandbox.
-	stream *net.UnixConn // to its supervisor
-	direct *ends         // to the program, which is alone in it
+	stream *net.UnixConn  // to its supervisor
+	direct *stdio.Streams // to the program, which is alone in it
 
-	conversation atomic.Pointer[pyrunner.Conversation]
-	hostOOM      atomic.Bool // killed for memory below its own limit
+	rlimits []pyrunner.Rlimit // of a run without a supervisor
+
+	hostOOM atomic.Bool // killed for memory below its own limit
 
 	destroy sync.Mutex
 	gone    bool
@@ -41,15 +43,10 @@ func (s *liveSandbox) Converse(req pyrunner.Request) *pyrunner.Conversation {
 	if s.direct == nil {
 		return pyrunner.NewConversation(s.stream, req)
 	}
-	conv := pyrunner.NewDirectConversation(pyrunner.Direct{
-		Pipes: s.direct.pipes(), Program: programProcess{s},
-		Own: pyrunner.Own{
-			Rlimits: s.direct.rlimits, Workspace: isolation.Workspace,
-			SitePackages: orEmpty(s.engine.cfg.Image.SitePackages), ThreadStackBytes: isolation.ThreadStackBytes,
-		},
+	return pyrunner.NewDirectConversation(program{s.direct, s}, pyrunner.Own{
+		Rlimits: s.rlimits, Workspace: isolation.Workspace,
+		SitePackages: orEmpty(s.engine.cfg.Image.SitePackages), ThreadStackBytes: isolation.ThreadStackBytes,
 	}, req)
-	s.conversation.Store(conv)
-	return conv
 }
 
 // setRlimits sets the limits of a run that is not begun.
@@ -57,7 +54,7 @@ func (s *liveSandbox) setRlimits(limits []pyrunner.Rlimit) error {
 	if s.direct == nil {
 		return pyrunner.WriteLimits(s.stream, limits)
 	}
-	s.direct.rlimits = limits
+	s.rlimits = limits
 	return nil
 }
 
@@ -137,9 +134,6 @@ func (s *liveSandbox) Destroy(ctx context.Context) error {
 	}
 	if err := errors.Join(s.proc.Kill(), s.proc.Wait(ctx)); err != nil {
 		return err
-	}
-	if conv := s.conversation.Load(); conv != nil {
-		_ = conv.Close() // its goroutines end; what it has not read nobody wants
 	}
 	if err := s.closeEnds(); err != nil {
 		return err
