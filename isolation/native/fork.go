@@ -139,6 +139,13 @@ func (p program) Listen(buf []byte, patience time.Duration) (pyrunner.Heard, int
 // Exit implements pyrunner.Program.
 func (p program) Exit() (code, signal int, known bool) {
 	exit, err := p.Streams.Exit()
+	if err != nil || exit.Code < 0 {
+		// The sleeper cannot be reached from inside: when it is not asleep, the
+		// sandbox was killed, and with it the program.
+		if state, stateErr := p.sandbox.proc.State(); stateErr == nil && state != 'T' {
+			p.sandbox.undone.Store(true)
+		}
+	}
 	_ = p.sandbox.proc.Kill() // Destroy tells what cannot be killed
 	return exit.Code, int(exit.Signal), err == nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
 	"github.com/sandboxd/sandboxd/internal/linux/pidfd"
+	"github.com/sandboxd/sandboxd/internal/linux/rlimit"
 	"github.com/sandboxd/sandboxd/internal/linux/stdio"
 	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/sandbox"
@@ -30,9 +31,10 @@ type liveSandbox struct {
 	stream *net.UnixConn  // to its supervisor
 	direct *stdio.Streams // to the program, which is alone in it
 
-	rlimits []pyrunner.Rlimit // of a run without a supervisor
+	rlimits []pyrunner.Rlimit // that the program sets itself
 
 	hostOOM atomic.Bool // killed for memory below its own limit
+	undone  atomic.Bool // its first process was killed by somebody outside
 
 	destroy sync.Mutex
 	gone    bool
@@ -45,6 +47,7 @@ func (s *liveSandbox) Converse(req pyrunner.Request) *pyrunner.Conversation {
 	}
 	return pyrunner.NewDirectConversation(program{s.direct, s}, pyrunner.Own{
 		Rlimits: s.rlimits, Workspace: isolation.Workspace,
+
 		SitePackages: orEmpty(s.engine.cfg.Image.SitePackages), ThreadStackBytes: isolation.ThreadStackBytes,
 	}, req)
 }
@@ -54,7 +57,16 @@ func (s *liveSandbox) setRlimits(limits []pyrunner.Rlimit) error {
 	if s.direct == nil {
 		return pyrunner.WriteLimits(s.stream, limits)
 	}
-	s.rlimits = limits
+	fsize, _ := rlimit.Number("fsize")
+	for _, l := range limits {
+		if l[0] == int64(fsize) { // the request's own files may be larger
+			s.rlimits = []pyrunner.Rlimit{l}
+			continue
+		}
+		if err := rlimit.Set(s.direct.PID(), int(l[0]), uint64(l[1]), uint64(l[2])); err != nil { //nolint:gosec // limits are not negative
+			return err
+		}
+	}
 	return nil
 }
 
@@ -104,6 +116,9 @@ func (s *liveSandbox) Wait(ctx context.Context) (sandbox.Outcome, error) {
 		s.hostOOM.Store(true)
 		kills = 0
 	}
+	if kills > 0 { // the kernel kills everybody who shares the memory
+		s.undone.Store(false)
+	}
 	return sandbox.Outcome{OOMKills: kills, Usage: usage}, nil
 }
 
@@ -115,6 +130,14 @@ const zygoteNotice = 200 * time.Millisecond
 func (s *liveSandbox) Failure(ctx context.Context) error {
 	if s.hostOOM.Load() {
 		return sandbox.Errorf(sandbox.KindUnavailable, "run program", "memory", "the host killed it for memory of its own; the run was below its limit")
+	}
+	if s.undone.Load() {
+		select {
+		case <-s.zygote.proc.Done(): // the reason, and the better word
+		case <-time.After(zygoteNotice):
+			return sandbox.Errorf(sandbox.KindUnavailable, "run program", "sandbox", "its first process was killed from outside")
+		case <-ctx.Done():
+		}
 	}
 	select {
 	case <-s.zygote.proc.Done():

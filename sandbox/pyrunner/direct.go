@@ -48,7 +48,7 @@ const (
 
 // Own is what the plan's frame does not have, because an engine knows it.
 type Own struct {
-	Rlimits          []Rlimit
+	Rlimits          []Rlimit // those that come after the request's files are written
 	Workspace        string
 	SitePackages     []string
 	ThreadStackBytes int64
@@ -112,7 +112,7 @@ func (p *directPeer) begin(req *Request) error {
 	}
 	own, err := prefixed(part{
 		Mode: req.Mode, Solution: req.Solution, Program: req.Program, Args: req.Args, FailFast: req.FailFast,
-		Files: req.Files, Nonce: req.Nonce, Rlimits: p.own.Rlimits, Workspace: p.own.Workspace,
+		Files: req.Files, Nonce: req.Nonce, Rlimits: orEmpty(p.own.Rlimits), Workspace: p.own.Workspace,
 		SitePackages: p.own.SitePackages, ThreadStackBytes: p.own.ThreadStackBytes,
 	})
 	if err != nil {

@@ -12,6 +12,50 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// State is the process's, as /proc/PID/stat has it: R, S, D, T, Z and others; X
+// once it has been reaped.
+func (f *File) State() (byte, error) {
+	var state byte
+	err := f.control(func(fd int) error {
+		pid, err := pidOf(fd)
+		if err != nil || pid <= 0 {
+			state = 'X'
+			return err
+		}
+		line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		at := bytes.LastIndexByte(line, ')') + 2
+		if err != nil || at >= len(line) {
+			return err
+		}
+		state = line[at]
+		// A reaped process's number may be another's by now.
+		if pid, err = pidOf(fd); pid <= 0 {
+			state = 'X'
+		}
+		return err
+	})
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return 'X', nil
+	}
+	return state, err
+}
+
+// pidOf reads the number that a pidfd stands for, -1 once it has been reaped
+// (pidfd_open(2)).
+func pidOf(fd int) (int, error) {
+	data, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fd))
+	if err != nil {
+		return 0, fmt.Errorf("read pid of pidfd: %w", err)
+	}
+	_, rest, ok := bytes.Cut(data, []byte("\nPid:\t"))
+	number, _, _ := bytes.Cut(rest, []byte("\n"))
+	pid, err := strconv.Atoi(string(number))
+	if !ok || err != nil {
+		return 0, fmt.Errorf("read pid of pidfd: %q", data)
+	}
+	return pid, nil
+}
+
 // exitField is the place of exit_code in /proc/PID/stat, counted from the field
 // after the command's name (proc_pid_stat(5): 52, the state being the 3rd).
 const exitField = 52 - 3

@@ -16,7 +16,7 @@ import (
 
 // process is held by its descriptor and by its stat file, which stays with it
 // whoever gets its number.
-type process struct{ pidfd, stat int }
+type process struct{ pid, pidfd, stat int }
 
 // Hello waits for the first message on the status socket. It returns its size
 // and the process that the kernel says has sent it. io.EOF says that nobody is
@@ -66,13 +66,20 @@ func (s *Streams) Hold(pid int) error {
 	if err != nil {
 		return fmt.Errorf("open pidfd of %d: %w", pid, err)
 	}
-	s.process.pidfd = fd
+	s.process.pid, s.process.pidfd = pid, fd
 	stat, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open stat of %d: %w", pid, err)
 	}
 	s.process.stat = stat
 	return s.watch(unix.EPOLL_CTL_ADD, fd, processEnd, unix.EPOLLIN)
+}
+
+// PID is the number of the process that is held, 0 when none is.
+func (s *Streams) PID() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.process.pid
 }
 
 // Kill ends the process. One that has ended already is no error.

@@ -52,7 +52,7 @@ const none = -1
 // Open makes the streams. far are the ends for the process, in the order
 // status, stdin, stdout, stderr, report, tell; they are the caller's to close.
 func Open() (s *Streams, far []int, err error) {
-	s = &Streams{stdin: none, tell: none, fds: [sources]int{none, none, none, none}, process: process{none, none}}
+	s = &Streams{stdin: none, tell: none, fds: [sources]int{none, none, none, none}, process: process{0, none, none}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close(), CloseAll(far))
