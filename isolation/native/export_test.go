@@ -1,6 +1,10 @@
 package native
 
-import "github.com/sandboxd/sandboxd/sandbox"
+import (
+	"time"
+
+	"github.com/sandboxd/sandboxd/sandbox"
+)
 
 // PretendMissing makes the kept probe say that a layer does not hold here.
 func (e *Engine) PretendMissing(layer sandbox.Layer, reason string) {
@@ -13,53 +17,67 @@ func (e *Engine) PretendMissing(layer sandbox.Layer, reason string) {
 	}
 }
 
-// ZygotePID is the process id of the live zygote, 0 when there is none.
+// ZygotePID is the process id of the usual zygote, 0 when there is none.
 func (e *Engine) ZygotePID() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.zygote == nil {
+	f := e.families.usual
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.zygote == nil {
 		return 0
 	}
-	return e.zygote.proc.PID()
+	return f.zygote.proc.PID()
 }
 
-// KillZygote ends the zygote as an accident would.
+// KillZygote ends the usual zygote as an accident would.
 func (e *Engine) KillZygote() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.zygote == nil {
+	f := e.families.usual
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.zygote == nil {
 		return
 	}
-	e.zygote.proc.Kill()
-	<-e.zygote.proc.Done()
+	f.zygote.proc.Kill()
+	<-f.zygote.proc.Done()
 }
 
-// ReadyCount is how many sandboxes wait in the pool.
+// ReadyCount is how many sandboxes wait in the usual pool.
 func (e *Engine) ReadyCount() int {
-	e.pool.mu.Lock()
-	defer e.pool.mu.Unlock()
-	return len(e.pool.ready)
+	p := e.families.usual.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.ready)
 }
 
 // KillReady ends the sandboxes that wait, as an accident would.
 func (e *Engine) KillReady() {
-	e.pool.mu.Lock()
-	defer e.pool.mu.Unlock()
-	for _, s := range e.pool.ready {
+	p := e.families.usual.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.ready {
 		_ = s.proc.Kill()
 	}
 }
 
 // SetForksPerZygote makes zygotes end early.
-func (e *Engine) SetForksPerZygote(n int64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.forksPerZygote = n
-}
+func (e *Engine) SetForksPerZygote(n int64) { e.forksPerZygote.Store(n) }
 
 // RetiredCount is how many old zygotes still live.
 func (e *Engine) RetiredCount() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.retired)
+	f := e.families.usual
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.retired)
+}
+
+// Awake tells whether a preload set is up.
+func (e *Engine) Awake(module string) bool {
+	e.families.mu.Lock()
+	f := e.families.byModule[module]
+	e.families.mu.Unlock()
+	return f != nil && f.awake()
+}
+
+// SetEviction makes unused preload sets go early.
+func (e *Engine) SetEviction(after, pause time.Duration) {
+	e.families.after, e.families.pause = after, pause
 }
