@@ -99,7 +99,6 @@ def _rewrite(node, result):
     failing = _call(mark + "failing", [fails, _constant(site, made)], made)
     raised, passes, branch = _new(Raise), _new(Expr), _new(If)
     raised.exc = _call(mark + "failed", [failing] if node.msg is None else [failing, node.msg], made)
-    raised.cause = None
     passes.value = _call(mark + "passed", [_constant(token, made)], made)
     branch.test, branch.body, branch.orelse = test, [passes], [raised]
     made += raised, passes, branch
@@ -115,21 +114,22 @@ def _place(nodes, node):
 
 
 # Nodes are made without their types' __init__, which looks up and compares the
-# names of all fields. Each node made is added to a list, to get its place.
+# names of all fields; optional fields are None in the types. Each node made is
+# added to a list, to get its place.
 _new = AST.__new__
 _NO_KEYWORDS = []
 
 
 def _constant(value, made):
     node = _new(Constant)
-    node.value, node.kind = value, None
+    node.value = value
     made.append(node)
     return node
 
 
 def _call(probe, arguments, made):
     node, function = _new(Call), _new(Constant)
-    function.value, function.kind = probe, None
+    function.value = probe
     node.func, node.args, node.keywords = function, arguments, _NO_KEYWORDS
     made += node, function
     return node

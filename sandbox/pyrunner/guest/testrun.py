@@ -119,25 +119,37 @@ class Tests:
         collecting = gc_is_enabled()
         gc_disable()  # a syntax tree is many objects and no garbage
         try:
-            flags = compile(text, TESTS, "exec", dont_inherit=True, optimize=0).co_flags & _FUTURE_FLAGS
-            body = self._split(text, flags)
+            tree = compile(text, TESTS, "exec", PyCF_ONLY_AST, dont_inherit=True)
+            # Whole, for its warnings and for what is wrong only then.
+            code = compile(tree, TESTS, "exec", dont_inherit=True, optimize=0)
+            body = self._split(tree, code.co_flags & _FUTURE_FLAGS)
         except BaseException as error:
             self.error = error
-            return None
         finally:
             if collecting:
                 gc_enable()
+        if self.error is not None:
+            if type(self.error) is RecursionError:
+                self._ask_python(text)
+            return None
         self.report.send({
             "event": "sites", "top": self._instrumented.top, "all": len(self._instrumented.sites)})
         body.reverse()
         return body
 
-    def _split(self, text, flags):
+    def _ask_python(self, text):
+        """A text nested too deep has another message when its tree is compiled
+        than when it is compiled itself, if that fails too."""
+        try:
+            compile(text, TESTS, "exec", dont_inherit=True, optimize=0)
+        except BaseException as error:
+            self.error = error
+
+    def _split(self, tree, flags):
         # Warnings about this text were given when it was compiled whole.
         filters = warnings.filters if type(warnings.filters) is list else []
         filters.insert(0, _NO_WARNINGS)
         try:
-            tree = compile(text, TESTS, "exec", PyCF_ONLY_AST | flags, dont_inherit=True)
             plain, instrumented = tree.body[:], self._instrumented
             asserts.instrument(tree.body, instrumented)
             probes = self._probes.by_mark(instrumented.mark)
