@@ -29,7 +29,7 @@ type family struct {
 
 func newFamily(e *Engine, set string, modules []string) *family {
 	f := &family{engine: e, set: set, modules: modules}
-	f.pool = newPool(e.mostReady(), e.cfg.Log, e.busy, func(ctx context.Context) (*liveSandbox, error) {
+	f.pool = newPool(e.mostReady(), e.cfg.Log, e.busy, e.groups.trim, func(ctx context.Context) (*liveSandbox, error) {
 		return e.make(ctx, f, sandbox.DefaultLimits(), readyShape())
 	})
 	return f

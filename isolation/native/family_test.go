@@ -112,7 +112,6 @@ func TestPool_GrowsWithDemandWithinItsBudget(t *testing.T) {
 		wait.Wait()
 	}
 	awaits(t, "the pool has grown", func() bool { return e.ReadyCount() == 12 })
-	time.Sleep(100 * time.Millisecond)
 	stats := e.Stats()
 	if stats.Ready != 12 || stats.Taken == 0 || stats.Dry == 0 || stats.Zygotes != 1 {
 		t.Errorf("%+v", stats)
@@ -123,6 +122,7 @@ func TestPool_GrowsWithDemandWithinItsBudget(t *testing.T) {
 	if stats.CPUSeconds <= 0 {
 		t.Errorf("%v s of CPU", stats.CPUSeconds)
 	}
+	awaits(t, "the pool is small again", func() bool { return e.ReadyCount() == 8 })
 }
 
 // TestMaking_TellsWhatWasDoneOnTheWay.

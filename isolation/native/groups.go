@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
@@ -121,6 +122,23 @@ func (g *groups) push(old *group) bool {
 	}
 	g.free = append(g.free, old)
 	return true
+}
+
+// idleGroups are the free groups that an idle engine keeps: the next runs', and no
+// more, so that it holds what it held before a burst.
+const idleGroups = 2
+
+// trim removes free groups of a burst that is over.
+func (g *groups) trim() {
+	g.mu.Lock()
+	excess := g.free[:max(0, len(g.free)-idleGroups)]
+	g.free = slices.Clone(g.free[len(excess):])
+	g.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
+	defer cancel()
+	for _, old := range excess {
+		_ = old.Delete(ctx) // a leftover is reaped by the next start
+	}
 }
 
 // close removes the kept groups.

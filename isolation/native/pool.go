@@ -14,14 +14,16 @@ import (
 // idle: what it makes costs as much as what a run makes for itself.
 //
 // It keeps few at first, twice as many each time a run finds none, up to most,
-// and half as many again after a while without such a run.
+// and few again once no run has found it empty for a moment: what an idle daemon
+// holds is always the same.
 type pool struct {
 	fill  func(context.Context) (*liveSandbox, error)
 	busy  func() bool // the processors have runs to serve
 	log   *slog.Logger
 	least int
 	most  int
-	pause time.Duration // between looks at whether the pool may shrink
+
+	idled func() // called when the pool is small again
 
 	mu       sync.Mutex
 	ready    []*liveSandbox
@@ -40,19 +42,20 @@ const (
 	// leastReady is what an idle pool keeps.
 	leastReady = 8
 	// shrinkAfter is how long nobody must have found the pool empty for it to
-	// become smaller.
-	shrinkAfter = time.Minute
+	// become small again, and shrinkPause how often that is looked at.
+	shrinkAfter = 2 * time.Second
+	shrinkPause = time.Second
 	// retryAfter is the pause after a sandbox could not be made.
 	retryAfter = time.Second
 	// busyPause is how long filling waits for processors before it looks again.
 	busyPause = 5 * time.Millisecond
 )
 
-func newPool(most int, log *slog.Logger, busy func() bool, fill func(context.Context) (*liveSandbox, error)) *pool {
+func newPool(most int, log *slog.Logger, busy func() bool, idled func(), fill func(context.Context) (*liveSandbox, error)) *pool {
 	least := min(leastReady, most)
 	return &pool{
-		fill: fill, busy: busy, log: log, least: least, most: most, target: least, pause: shrinkAfter / 2,
-		wake: make(chan struct{}, 1),
+		fill: fill, busy: busy, idled: idled, log: log, least: least, most: most, target: least,
+		wake: make(chan struct{}, 1), lastTake: time.Now(),
 	}
 }
 
@@ -65,7 +68,6 @@ func (p *pool) start() {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop, p.done = stop, make(chan struct{})
-	p.lastTake = time.Now()
 	go p.keepFilled(ctx)
 }
 
@@ -117,7 +119,7 @@ func (p *pool) signal() {
 // keepFilled makes sandboxes while there are fewer than there should be.
 func (p *pool) keepFilled(ctx context.Context) {
 	defer close(p.done)
-	tick := time.NewTicker(p.pause)
+	tick := time.NewTicker(shrinkPause)
 	defer tick.Stop()
 	for {
 		for p.missing() > 0 && ctx.Err() == nil {
@@ -148,11 +150,12 @@ func (p *pool) keepFilled(ctx context.Context) {
 	}
 }
 
-// shrink halves the target of a pool that was not found empty for a while.
+// shrink makes a pool small again that was not found empty for a while.
 func (p *pool) shrink() {
 	p.mu.Lock()
-	if time.Since(p.lastDry) > shrinkAfter {
-		p.target = max(p.least, p.target/2)
+	small := time.Since(p.lastDry) > shrinkAfter
+	if small {
+		p.target = p.least
 	}
 	excess := len(p.ready) - p.target
 	p.mu.Unlock()
@@ -160,6 +163,16 @@ func (p *pool) shrink() {
 		if s := p.pop(); s != nil {
 			s.discard()
 		}
+	}
+	if small {
+		p.idled()
+	}
+}
+
+// filled waits until the pool has what it should have.
+func (p *pool) filled(ctx context.Context) {
+	for p.most > 0 && p.missing() > 0 && ctx.Err() == nil {
+		pause(ctx, busyPause)
 	}
 }
 

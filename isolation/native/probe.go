@@ -53,6 +53,9 @@ func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
 			support.Reason = fmt.Sprintf("layer %s: %s", l.Layer, l.Reason)
 		}
 	}
+	if support.Usable {
+		e.families.usual.pool.filled(ctx) // what serves from the first run on
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if support.Usable { // a host that is mended is probed again
