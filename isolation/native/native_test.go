@@ -37,6 +37,12 @@ func newEngine(t *testing.T) *native.Engine { return newEngineWithPool(t, 0) }
 
 func newEngineWithPool(t testing.TB, ready int) *native.Engine {
 	t.Helper()
+	return newEngineWithModules(t, ready)
+}
+
+// newEngineWithModules makes an engine whose zygote has imported modules.
+func newEngineWithModules(t testing.TB, ready int, modules ...string) *native.Engine {
+	t.Helper()
 	testenv.Root(t)
 	testenv.Cgroup(t)
 	image, err := images.Host(t.Context(), images.HostConfig{})
@@ -49,7 +55,7 @@ func newEngineWithPool(t testing.TB, ready int) *native.Engine {
 	}
 	e, err := native.New(native.Config{
 		Image: image, Cgroups: groups, Arch: runtime.GOARCH, Log: slog.New(slog.DiscardHandler),
-		UIDBase: uidBase(), Sandboxes: 32, Ready: ready,
+		UIDBase: uidBase(), Sandboxes: 32, Ready: ready, Preload: modules,
 	})
 	if err != nil {
 		t.Fatal(err)
