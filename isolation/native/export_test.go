@@ -1,6 +1,8 @@
 package native
 
 import (
+	"context"
+
 	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/sandbox"
 )
@@ -95,6 +97,7 @@ func (e *Engine) KillReadyPrograms() {
 	defer e.pool.mu.Unlock()
 	for _, s := range e.pool.ready {
 		_ = s.direct.program.Kill()
+		_ = s.direct.program.Wait(context.Background())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"github.com/sandboxd/sandboxd/internal/linux/fdpass"
 	"github.com/sandboxd/sandboxd/internal/linux/pidfd"
@@ -203,9 +204,32 @@ func (p programProcess) Ended() (code, signal int, known bool) {
 	if err == nil {
 		exit, err = program.Exit()
 	}
-	_ = p.proc.Kill() // Destroy tells what cannot be killed
+	if err != nil || exit.Signal == sigKill {
+		p.askWhoDiedFirst()
+	}
+	_ = p.liveSandbox.Kill() // Destroy tells what cannot be killed
 	return exit.Code, int(exit.Signal), err == nil
 }
 
+const sigKill = 9 // signal(7)
+
+// firstNotice is how long a first process may take to end after its program.
+const firstNotice = 20 * time.Millisecond
+
+// askWhoDiedFirst finds out whether a killed program was killed by the kernel
+// because the first process was. The program cannot reach that: it sleeps, and
+// runs nothing that could fail. Its descriptor tells its end after the program's.
+func (p programProcess) askWhoDiedFirst() {
+	for began := time.Now(); !p.killed.Load() && time.Since(began) < firstNotice; time.Sleep(time.Millisecond) {
+		if ended, err := p.proc.Ended(); err == nil && ended {
+			p.orphaned.Store(!p.killed.Load())
+			return
+		}
+	}
+}
+
 // Kill implements pyrunner.Process.
-func (p programProcess) Kill() error { return p.direct.program.Kill() }
+func (p programProcess) Kill() error {
+	p.killed.Store(true)
+	return p.direct.program.Kill()
+}

@@ -31,6 +31,8 @@ type liveSandbox struct {
 
 	conversation atomic.Pointer[pyrunner.Conversation]
 	hostOOM      atomic.Bool // killed for memory below its own limit
+	killed       atomic.Bool // by us, or about to be
+	orphaned     atomic.Bool // the first process died, and nobody here had killed it
 
 	destroy sync.Mutex
 	gone    bool
@@ -66,7 +68,10 @@ func (s *liveSandbox) Layers() []sandbox.LayerReport { return s.layers }
 
 // Kill implements isolation.Sandbox: the end of the pid namespace's first
 // process is the end of them all (pid_namespaces(7)).
-func (s *liveSandbox) Kill() error { return s.proc.Kill() }
+func (s *liveSandbox) Kill() error {
+	s.killed.Store(true)
+	return s.proc.Kill()
+}
 
 // Usage implements isolation.Sandbox.
 func (s *liveSandbox) Usage() (sandbox.Usage, error) {
@@ -107,6 +112,9 @@ func (s *liveSandbox) Wait(ctx context.Context) (sandbox.Outcome, error) {
 		s.hostOOM.Store(true)
 		kills = 0
 	}
+	if kills > 0 {
+		s.orphaned.Store(false) // they have one memory, and the kernel kills all who have it
+	}
 	return sandbox.Outcome{OOMKills: kills, Usage: usage}, nil
 }
 
@@ -125,6 +133,9 @@ func (s *liveSandbox) Failure(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-time.After(zygoteNotice):
 	}
+	if s.orphaned.Load() {
+		return sandbox.Errorf(sandbox.KindUnavailable, "run program", "sandbox", "its first process was killed from outside")
+	}
 	return nil
 }
 
@@ -135,7 +146,7 @@ func (s *liveSandbox) Destroy(ctx context.Context) error {
 	if s.gone {
 		return nil
 	}
-	if err := errors.Join(s.proc.Kill(), s.proc.Wait(ctx)); err != nil {
+	if err := errors.Join(s.Kill(), s.proc.Wait(ctx)); err != nil {
 		return err
 	}
 	if conv := s.conversation.Load(); conv != nil {
@@ -157,6 +168,9 @@ func (s *liveSandbox) Destroy(ctx context.Context) error {
 // usable tells whether a sandbox that has waited can still be used.
 func (s *liveSandbox) usable() bool {
 	ended, err := s.proc.Ended()
+	if err == nil && !ended && s.direct != nil {
+		ended, err = s.direct.program.Ended()
+	}
 	return err == nil && !ended && s.zygote.alive()
 }
 
