@@ -30,6 +30,11 @@ type container struct {
 	Interpreter string       `json:"interpreter"`
 }
 
+// bindNow has the dynamic linker look up every function when the zygote starts
+// (ld.so(8)). Each child would do it for those that it is the first to call. The
+// zygote takes it out of its environment.
+const bindNow = "LD_BIND_NOW=1"
+
 // devices are the nodes of a sandbox's /dev.
 func devices() []string { return []string{"null", "zero", "full", "random", "urandom"} }
 
@@ -75,5 +80,5 @@ func EnterContainer() error {
 		return err
 	}
 	args := []string{c.Interpreter, "-I", "-S", "-X", "utf8", "-c", pyrunner.Bootstrap(), strconv.Itoa(bootFD), strconv.Itoa(controlFD)}
-	return mountns.Exec(c.Interpreter, args, isolation.Env())
+	return mountns.Exec(c.Interpreter, args, append(isolation.Env(), bindNow))
 }

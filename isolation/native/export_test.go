@@ -1,8 +1,6 @@
 package native
 
 import (
-	"context"
-
 	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/sandbox"
 )
@@ -96,8 +94,7 @@ func (e *Engine) KillReadyPrograms() {
 	e.pool.mu.Lock()
 	defer e.pool.mu.Unlock()
 	for _, s := range e.pool.ready {
-		_ = s.direct.program.Kill()
-		_ = s.direct.program.Wait(context.Background())
+		_ = s.direct.Kill()
 	}
 }
 

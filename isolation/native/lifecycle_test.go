@@ -25,6 +25,10 @@ func runOnce(ctx context.Context, e *native.Engine, id, text string) (pyrunner.E
 	}
 	req := pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, limits)
 	end, err := sb.Converse(req).Run()
+	if err == nil && end.Outcome.Signal == 9 { // as the keeper does: not every kill is the program's end
+		_, err = sb.Wait(ctx)
+		err = errors.Join(err, sb.Failure(ctx))
+	}
 	return end, errors.Join(err, sb.Destroy(context.WithoutCancel(ctx)))
 }
 

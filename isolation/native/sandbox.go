@@ -11,6 +11,8 @@ import (
 
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
 	"github.com/sandboxd/sandboxd/internal/linux/pidfd"
+	"github.com/sandboxd/sandboxd/internal/linux/rlimit"
+	"github.com/sandboxd/sandboxd/internal/linux/stdio"
 	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/sandbox"
 	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
@@ -26,13 +28,13 @@ type liveSandbox struct {
 	layers  []sandbox.LayerReport
 	proc    *pidfd.File // the sandbox's first process
 	// One of the two: how the daemon speaks with the sandbox.
-	stream *net.UnixConn // to its supervisor
-	direct *ends         // to the program, which is alone in it
+	stream *net.UnixConn  // to its supervisor
+	direct *stdio.Streams // to the program, which is alone in it
 
-	conversation atomic.Pointer[pyrunner.Conversation]
-	hostOOM      atomic.Bool // killed for memory below its own limit
-	killed       atomic.Bool // by us, or about to be
-	orphaned     atomic.Bool // the first process died, and nobody here had killed it
+	rlimits []pyrunner.Rlimit // that the program sets itself
+
+	hostOOM atomic.Bool // killed for memory below its own limit
+	undone  atomic.Bool // its first process was killed by somebody outside
 
 	destroy sync.Mutex
 	gone    bool
@@ -43,15 +45,11 @@ func (s *liveSandbox) Converse(req pyrunner.Request) *pyrunner.Conversation {
 	if s.direct == nil {
 		return pyrunner.NewConversation(s.stream, req)
 	}
-	conv := pyrunner.NewDirectConversation(pyrunner.Direct{
-		Pipes: s.direct.pipes(), Program: programProcess{s},
-		Own: pyrunner.Own{
-			Rlimits: s.direct.rlimits, Workspace: isolation.Workspace,
-			SitePackages: orEmpty(s.engine.cfg.Image.SitePackages), ThreadStackBytes: isolation.ThreadStackBytes,
-		},
+	return pyrunner.NewDirectConversation(&program{Streams: s.direct, sandbox: s}, pyrunner.Own{
+		Rlimits: s.rlimits, Workspace: isolation.Workspace,
+
+		SitePackages: orEmpty(s.engine.cfg.Image.SitePackages), ThreadStackBytes: isolation.ThreadStackBytes,
 	}, req)
-	s.conversation.Store(conv)
-	return conv
 }
 
 // setRlimits sets the limits of a run that is not begun.
@@ -59,7 +57,16 @@ func (s *liveSandbox) setRlimits(limits []pyrunner.Rlimit) error {
 	if s.direct == nil {
 		return pyrunner.WriteLimits(s.stream, limits)
 	}
-	s.direct.rlimits = limits
+	fsize, _ := rlimit.Number("fsize")
+	for _, l := range limits {
+		if l[0] == int64(fsize) { // the request's own files may be larger
+			s.rlimits = []pyrunner.Rlimit{l}
+			continue
+		}
+		if err := rlimit.Set(s.direct.PID(), int(l[0]), uint64(l[1]), uint64(l[2])); err != nil { //nolint:gosec // limits are not negative
+			return err
+		}
+	}
 	return nil
 }
 
@@ -68,10 +75,7 @@ func (s *liveSandbox) Layers() []sandbox.LayerReport { return s.layers }
 
 // Kill implements isolation.Sandbox: the end of the pid namespace's first
 // process is the end of them all (pid_namespaces(7)).
-func (s *liveSandbox) Kill() error {
-	s.killed.Store(true)
-	return s.proc.Kill()
-}
+func (s *liveSandbox) Kill() error { return s.proc.Kill() }
 
 // Usage implements isolation.Sandbox.
 func (s *liveSandbox) Usage() (sandbox.Usage, error) {
@@ -112,8 +116,8 @@ func (s *liveSandbox) Wait(ctx context.Context) (sandbox.Outcome, error) {
 		s.hostOOM.Store(true)
 		kills = 0
 	}
-	if kills > 0 {
-		s.orphaned.Store(false) // they have one memory, and the kernel kills all who have it
+	if kills > 0 { // the kernel kills everybody who shares the memory
+		s.undone.Store(false)
 	}
 	return sandbox.Outcome{OOMKills: kills, Usage: usage}, nil
 }
@@ -127,14 +131,19 @@ func (s *liveSandbox) Failure(ctx context.Context) error {
 	if s.hostOOM.Load() {
 		return sandbox.Errorf(sandbox.KindUnavailable, "run program", "memory", "the host killed it for memory of its own; the run was below its limit")
 	}
+	if s.undone.Load() {
+		select {
+		case <-s.zygote.proc.Done(): // the reason, and the better word
+		case <-time.After(zygoteNotice):
+			return sandbox.Errorf(sandbox.KindUnavailable, "run program", "sandbox", "its first process was killed from outside")
+		case <-ctx.Done():
+		}
+	}
 	select {
 	case <-s.zygote.proc.Done():
 		return s.zygote.goneError()
 	case <-ctx.Done():
 	case <-time.After(zygoteNotice):
-	}
-	if s.orphaned.Load() {
-		return sandbox.Errorf(sandbox.KindUnavailable, "run program", "sandbox", "its first process was killed from outside")
 	}
 	return nil
 }
@@ -146,11 +155,8 @@ func (s *liveSandbox) Destroy(ctx context.Context) error {
 	if s.gone {
 		return nil
 	}
-	if err := errors.Join(s.Kill(), s.proc.Wait(ctx)); err != nil {
+	if err := errors.Join(s.proc.Kill(), s.proc.Wait(ctx)); err != nil {
 		return err
-	}
-	if conv := s.conversation.Load(); conv != nil {
-		_ = conv.Close() // its goroutines end; what it has not read nobody wants
 	}
 	if err := s.closeEnds(); err != nil {
 		return err
@@ -168,9 +174,6 @@ func (s *liveSandbox) Destroy(ctx context.Context) error {
 // usable tells whether a sandbox that has waited can still be used.
 func (s *liveSandbox) usable() bool {
 	ended, err := s.proc.Ended()
-	if err == nil && !ended && s.direct != nil {
-		ended, err = s.direct.program.Ended()
-	}
 	return err == nil && !ended && s.zygote.alive()
 }
 

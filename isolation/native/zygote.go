@@ -178,9 +178,9 @@ func (z *zygote) release(network int) {
 	z.released = append(z.released, network)
 }
 
-// fork orders one child. files are the child's stream and its cgroups' attach
+// fork orders one child. fds are the child's descriptors and its cgroups' attach
 // files; they stay the caller's.
-func (z *zygote) fork(ctx context.Context, profile uint64, o order, files []*os.File) (*forked, error) {
+func (z *zygote) fork(ctx context.Context, profile uint64, o order, fds []int) (*forked, error) {
 	o.Profile = profile
 	z.forks.Add(1)
 	answer := make(chan forked, 1)
@@ -196,7 +196,7 @@ func (z *zygote) fork(ctx context.Context, profile uint64, o order, files []*os.
 	z.mu.Unlock()
 	message, err := json.Marshal(o)
 	if err == nil {
-		err = z.control.Send(message, files...)
+		err = z.control.SendFDs(message, fds)
 	}
 	if err != nil {
 		z.forget(o.ID)

@@ -130,11 +130,12 @@ func (s *liveSandbox) start(ctx context.Context, p isolation.Plan) error {
 	if err != nil {
 		return err
 	}
-	stream, far, err := fdpass.StreamPair()
+	stream, fds, err := fdpass.StreamPair()
 	if err != nil {
 		return err
 	}
 	s.stream = stream
+	far := os.NewFile(uintptr(fds[0]), "stream") //nolint:gosec // a descriptor
 	s.proc, err = spawn.Start(spawn.Spec{
 		Path: e.cfg.Python,
 		Args: []string{e.cfg.Python, "-I", "-S", "-X", "utf8", "-c", pyrunner.Bootstrap(), "3", "3"},

@@ -42,7 +42,7 @@ type peer interface {
 	// next waits for the next thing heard. Errors are those of readFrame.
 	next() (*frame, error)
 	// handOver gives the tests to a program that has loaded its solution.
-	handOver()
+	handOver() error
 	// end has the program killed and its end told.
 	end() error
 	// Close frees next.
@@ -78,7 +78,7 @@ func (c *Conversation) Run() (Ending, error) {
 		}
 		if !handedOver && t.report.wantsTests() {
 			handedOver = true
-			c.peer.handOver()
+			err = errors.Join(err, c.peer.handOver())
 		}
 		switch {
 		case err == nil && !t.closed:

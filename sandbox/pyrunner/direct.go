@@ -1,55 +1,54 @@
 package pyrunner
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"sync"
+	"time"
 
 	"github.com/sandboxd/sandboxd/sandbox"
 )
 
-// Direct is a program without a supervisor: the daemon holds its pipes and asks
-// the kernel how it ended. All fields are required. What comes through them is
-// hostile once the program has started.
-type Direct struct {
-	Pipes   Pipes
-	Program Process
-	Own     Own
-}
-
-// Pipes are the daemon's ends. Stdin is a file: what the program reads is
-// written to it and sealed by Seal.
-type Pipes struct {
-	Stdin interface {
-		io.WriteCloser
-		Seal() error // closes the file, too
-	}
-	Stdout, Stderr, Report io.ReadCloser
-	Tests                  io.WriteCloser // the program's part of the plan, then its tests
-	Status                 io.ReadCloser  // frames: started, or error
-}
-
-// Close closes them all.
-func (p *Pipes) Close() error {
-	return errors.Join(p.Stdin.Close(), p.Stdout.Close(), p.Stderr.Close(), p.Report.Close(), p.Tests.Close(), p.Status.Close())
-}
-
-// Process is the program's process.
-type Process interface {
-	// Ended blocks until the process has ended or the sandbox has been given up,
-	// then kills what is left of the sandbox. known is false when how it ended
-	// could not be learnt.
-	Ended() (code, signal int, known bool)
-	// Kill ends the process.
+// Program is a program without a supervisor, as its engine sees it. What is
+// heard of it is hostile once it has started.
+type Program interface {
+	// Input is what it reads as its standard input.
+	Input(text string) error
+	// Tell writes to it, in the order of the calls and without waiting.
+	Tell(data []byte) error
+	// Listen waits for news and reads it into buf, once. With patience, it may
+	// wait so long before it wakes up for more of what it has heard already.
+	// HeardEnd comes after everything else; io.EOF says that the sandbox was
+	// given up.
+	Listen(buf []byte, patience time.Duration) (Heard, int, error)
+	// Exit tells how it ended, and kills what is left in the sandbox. known is
+	// false when that cannot be learnt.
+	Exit() (code, signal int, known bool)
+	// Kill ends it.
 	Kill() error
+	// Close ends Listen.
+	Close() error
 }
+
+// Heard is where something was heard.
+type Heard int
+
+// The places.
+const (
+	HeardNothing Heard = iota
+	HeardStatus        // frames: started, or error
+	HeardStdout
+	HeardStderr
+	HeardReport
+	HeardEnd
+)
 
 // Own is what the plan's frame does not have, because an engine knows it.
 type Own struct {
-	Rlimits          []Rlimit
+	Rlimits          []Rlimit // those that come after the request's files are written
 	Workspace        string
 	SitePackages     []string
 	ThreadStackBytes int64
@@ -72,58 +71,49 @@ type part struct {
 
 // NewDirectConversation prepares the run of req by a program that has said hello
 // and waits for its part of the plan.
-func NewDirectConversation(d Direct, req Request) *Conversation {
-	return &Conversation{
-		peer: &directPeer{Direct: d, heard: make(chan heard), closed: make(chan struct{})},
-		req:  req,
-	}
+func NewDirectConversation(p Program, own Own, req Request) *Conversation {
+	return &Conversation{peer: &directPeer{program: p, own: own}, req: req}
 }
 
-// directPeer makes of pipes and exit status what a supervisor would have told.
+// directPeer makes of what is heard of a program what a supervisor would have
+// told.
 type directPeer struct {
-	Direct
+	program Program
+	own     Own
 	tests   []byte
-	heard   chan heard
-	readers sync.WaitGroup // of the pipes that end with their writers
+	buf     []byte
+	status  []byte // a frame that is not whole yet
 	queue   []*frame
 
-	started        bool
+	started, lazy  bool
 	stdout, stderr stream
 	stopAt         int64 // bytes of output; 0 for no such limit
-
-	once   sync.Once
-	closed chan struct{}
 }
 
-// heard is one thing that a goroutine of a peer has to tell.
-type heard struct {
-	from *stream // whose bytes; nil for the others
-	data []byte
-	f    *frame // as it is
-	err  error
-	exit *Exit
-}
-
+// Most programs write little; those that fill the first buffer get the large one.
 const (
-	readSize    = 4 << 10 // to begin with: most programs write little
+	readSize    = 4 << 10
 	maxReadSize = 64 << 10
 )
+
+// patience is how long a started program's words may wait to be read. Its end
+// does not wait.
+const patience = 5 * time.Millisecond
 
 func (p *directPeer) begin(req *Request) error {
 	if len(req.Collect) > 0 {
 		return errors.New("the sandbox has no supervisor that could collect files")
 	}
-	message := struct {
-		Tests string `json:"tests"`
-	}{req.Tests}
 	var err error
-	if p.tests, err = prefixed(message); err != nil {
+	if p.tests, err = prefixed(struct {
+		Tests string `json:"tests"`
+	}{req.Tests}); err != nil {
 		return err
 	}
 	own, err := prefixed(part{
 		Mode: req.Mode, Solution: req.Solution, Program: req.Program, Args: req.Args, FailFast: req.FailFast,
-		Files: req.Files, Nonce: req.Nonce, Rlimits: p.Own.Rlimits, Workspace: p.Own.Workspace,
-		SitePackages: p.Own.SitePackages, ThreadStackBytes: p.Own.ThreadStackBytes,
+		Files: req.Files, Nonce: req.Nonce, Rlimits: orEmpty(p.own.Rlimits), Workspace: p.own.Workspace,
+		SitePackages: p.own.SitePackages, ThreadStackBytes: p.own.ThreadStackBytes,
 	})
 	if err != nil {
 		return err
@@ -131,18 +121,14 @@ func (p *directPeer) begin(req *Request) error {
 	p.stdout = newStream("stdout", req.Limits.OutputBytes)
 	p.stderr = newStream("stderr", req.Limits.OutputBytes)
 	p.stopAt = req.Limits.OutputStopBytes
+	p.lazy = req.Mode == sandbox.ModeScript // tests are lazy once they have their text
+	p.buf = make([]byte, readSize)
 	if req.Stdin != "" {
-		if _, err := io.WriteString(p.Pipes.Stdin, req.Stdin); err != nil {
-			return fmt.Errorf("fill standard input: %w", err)
-		}
-		if err := p.Pipes.Stdin.Seal(); err != nil {
-			return fmt.Errorf("seal standard input: %w", err)
+		if err := p.program.Input(req.Stdin); err != nil {
+			return err
 		}
 	}
-	p.listen()
-	// A program that has died does not take it; the kernel says why.
-	_, _ = p.Pipes.Tests.Write(own)
-	return nil
+	return p.program.Tell(own)
 }
 
 // prefixed is v as JSON after its length.
@@ -157,63 +143,21 @@ func prefixed(v any) ([]byte, error) {
 	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body))), body...), nil //nolint:gosec // as checked
 }
 
-// listen starts a goroutine for each thing there is to hear. They end when
-// their pipe does, and at the latest with Close.
-func (p *directPeer) listen() {
-	report := &stream{name: "report"}
-	for from, r := range map[*stream]io.Reader{&p.stdout: p.Pipes.Stdout, &p.stderr: p.Pipes.Stderr, report: p.Pipes.Report} {
-		p.readers.Go(func() { p.read(from, r) })
-	}
-	p.readers.Go(func() {
-		f, err := readFrame(p.Pipes.Status, MaxFrameFromGuest)
-		if err == nil || errors.Is(err, ErrFrame) {
-			p.tell(heard{f: f, err: err})
-		}
-	})
-	go func() {
-		code, signal, known := p.Program.Ended()
-		p.readers.Wait() // every writer is dead
-		if !known {
-			p.tell(heard{err: io.EOF})
-			return
-		}
-		p.tell(heard{exit: &Exit{Code: code, Signal: signal}})
-	}()
-}
-
-func (p *directPeer) tell(h heard) {
-	select {
-	case p.heard <- h:
-	case <-p.closed:
-	}
-}
-
-func (p *directPeer) read(from *stream, r io.Reader) {
-	size := readSize
-	for {
-		buf := make([]byte, size)
-		n, err := r.Read(buf)
-		if n > 0 {
-			p.tell(heard{from: from, data: buf[:n]})
-		}
-		if err != nil {
-			return
-		}
-		if n == size {
-			size = maxReadSize
-		}
-	}
-}
-
 func (p *directPeer) next() (*frame, error) {
 	for len(p.queue) == 0 {
-		select {
-		case h := <-p.heard:
-			if err := p.take(h); err != nil {
-				return nil, err
-			}
-		case <-p.closed:
-			return nil, io.EOF
+		wait := time.Duration(0)
+		if p.started && p.lazy {
+			wait = patience
+		}
+		from, n, err := p.program.Listen(p.buf, wait)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.take(from, p.buf[:n]); err != nil {
+			return nil, err
+		}
+		if n == len(p.buf) && n < maxReadSize {
+			p.buf = make([]byte, maxReadSize)
 		}
 	}
 	f := p.queue[0]
@@ -221,31 +165,52 @@ func (p *directPeer) next() (*frame, error) {
 	return f, nil
 }
 
-func (p *directPeer) take(h heard) error {
-	switch {
-	case h.err != nil:
-		return h.err
-	case h.f != nil && h.f.Type == FrameStarted:
+// take makes frames of what was heard. They are taken before more is heard, so
+// they may use the same bytes.
+func (p *directPeer) take(from Heard, data []byte) error {
+	switch from {
+	case HeardNothing:
+	case HeardStatus:
+		return p.takeStatus(data)
+	case HeardReport:
 		p.begun()
-	case h.f != nil:
-		p.queue = append(p.queue, h.f)
-	case h.exit != nil:
-		p.finish(h.exit)
-	case h.from.name == "report":
+		p.queue = append(p.queue, &frame{Type: FrameReport, Data: data})
+	case HeardStdout, HeardStderr:
 		p.begun()
-		p.queue = append(p.queue, &frame{Type: FrameReport, Data: h.data})
-	default:
-		p.begun()
-		p.queue = h.from.take(h.data, p.queue)
-		if p.stopAt > 0 && p.stdout.total+p.stderr.total > p.stopAt {
-			return p.Program.Kill()
+		s := &p.stdout
+		if from == HeardStderr {
+			s = &p.stderr
 		}
+		p.queue = s.take(data, p.queue)
+		if p.stopAt > 0 && p.stdout.total+p.stderr.total > p.stopAt {
+			return p.program.Kill()
+		}
+	case HeardEnd:
+		return p.finish()
 	}
 	return nil
 }
 
-// begun sees to it that the start is told first: it comes by another way than
-// what the program writes, and not at all from one that was killed before.
+func (p *directPeer) takeStatus(data []byte) error {
+	p.status = append(p.status, data...)
+	f, err := readFrame(bytes.NewReader(p.status), MaxFrameFromGuest)
+	switch {
+	case errors.Is(err, errCut): // the rest is on its way
+		return nil
+	case err != nil:
+		return err
+	}
+	p.status = nil
+	if f.Type == FrameStarted {
+		p.begun()
+	} else {
+		p.queue = append(p.queue, f)
+	}
+	return nil
+}
+
+// begun tells the start. It comes by another way than what the program writes,
+// and not at all from one that was killed before.
 func (p *directPeer) begun() {
 	if !p.started {
 		p.started = true
@@ -253,30 +218,28 @@ func (p *directPeer) begun() {
 	}
 }
 
-func (p *directPeer) finish(exit *Exit) {
+func (p *directPeer) finish() error {
+	code, signal, known := p.program.Exit()
+	if !known {
+		return io.EOF
+	}
 	p.begun()
 	for _, s := range []*stream{&p.stdout, &p.stderr} {
 		p.queue = s.finish(p.queue)
 	}
-	exit.StdoutBytes, exit.StderrBytes = p.stdout.total, p.stderr.total
+	exit := &Exit{Code: code, Signal: signal, StdoutBytes: p.stdout.total, StderrBytes: p.stderr.total}
 	p.queue = append(p.queue, &frame{Type: FrameExit, Exit: exit}, &frame{Type: FrameDone})
+	return nil
 }
 
-// handOver writes the tests. They may not fit the pipe, and the program need not
-// read them.
-func (p *directPeer) handOver() {
-	go func() {
-		_, _ = p.Pipes.Tests.Write(p.tests)
-		_ = p.Pipes.Tests.Close()
-	}()
+func (p *directPeer) handOver() error {
+	p.lazy = true
+	return p.program.Tell(p.tests)
 }
 
-func (p *directPeer) end() error { return p.Program.Kill() }
+func (p *directPeer) end() error { return p.program.Kill() }
 
-func (p *directPeer) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return p.Pipes.Close()
-}
+func (p *directPeer) Close() error { return p.program.Close() }
 
 // stream is one output stream: its first bytes are told as they come, its last
 // ones are kept back for the end, what is between is counted and dropped.

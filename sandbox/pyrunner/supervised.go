@@ -37,7 +37,8 @@ func (s *supervised) begin(req *Request) error {
 
 func (s *supervised) next() (*frame, error) { return readFrame(s.r, MaxFrameFromGuest) }
 
-func (s *supervised) handOver() {} // the supervisor does it, which has them with the plan
+// handOver leaves it to the supervisor, which has them with the plan.
+func (s *supervised) handOver() error { return nil }
 
 func (s *supervised) end() error { return s.write(&frame{Type: FrameEnd}) }
 

@@ -108,6 +108,15 @@ func (g *Group) Name() string { return g.name }
 // credentials, so an unprivileged child can use them (Linux 5.17; CVE-2021-4197).
 func (g *Group) AttachFiles() []*os.File { return g.attach }
 
+// AttachFDs are the descriptors of AttachFiles.
+func (g *Group) AttachFDs() []int {
+	fds := make([]int, len(g.attach))
+	for i, f := range g.attach {
+		fds[i] = int(f.Fd())
+	}
+	return fds
+}
+
 // Procs lists the group's processes, as ids in the daemon's pid namespace.
 func (g *Group) Procs() ([]int, error) { return readPids(g.files.procs) }
 

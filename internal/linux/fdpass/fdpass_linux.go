@@ -31,17 +31,18 @@ func Pair() (*Conn, *os.File, error) {
 	return &Conn{conn}, far, nil
 }
 
-// StreamPair makes a connected pair of byte streams.
-func StreamPair() (*net.UnixConn, *os.File, error) {
-	near, far, err := socketpair(unix.SOCK_STREAM)
+// StreamPair makes a connected pair of byte streams: one end for the daemon, the
+// descriptor of the other to hand to a process.
+func StreamPair() (*net.UnixConn, []int, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("make socket pair: %w", err)
 	}
-	conn, err := unixConn(near)
+	conn, err := unixConn(os.NewFile(uintptr(fds[0]), "socket"))
 	if err != nil {
-		return nil, nil, errors.Join(err, far.Close())
+		return nil, nil, errors.Join(err, unix.Close(fds[1]))
 	}
-	return conn, far, nil
+	return conn, fds[1:], nil
 }
 
 func socketpair(kind int) (near, far *os.File, err error) {
@@ -78,6 +79,11 @@ func (c *Conn) Send(message []byte, files ...*os.File) error {
 	for i, f := range files {
 		fds[i] = int(f.Fd())
 	}
+	return c.SendFDs(message, fds)
+}
+
+// SendFDs is Send for descriptors that are no files here.
+func (c *Conn) SendFDs(message []byte, fds []int) error {
 	var rights []byte
 	if len(fds) > 0 {
 		rights = unix.UnixRights(fds...)

@@ -12,61 +12,82 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Foreign is a process that is not the caller's child. How it ended can be read
-// as long as its parent leaves it a zombie.
-type Foreign struct {
-	*File
-	stat *os.File
+// State is the process's, as /proc/PID/stat has it: R, S, D, T, Z and others; X
+// once it has been reaped.
+func (f *File) State() (byte, error) {
+	var state byte
+	err := f.control(func(fd int) error {
+		pid, err := pidOf(fd)
+		if err != nil || pid <= 0 {
+			state = 'X'
+			return err
+		}
+		line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		at := bytes.LastIndexByte(line, ')') + 2
+		if err != nil || at >= len(line) {
+			return err
+		}
+		state = line[at]
+		// A reaped process's number may be another's by now.
+		if pid, err = pidOf(fd); pid <= 0 {
+			state = 'X'
+		}
+		return err
+	})
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return 'X', nil
+	}
+	return state, err
 }
 
-// OpenForeign holds on to the process pid; see Open for what the caller must
-// know. It needs CAP_SYS_PTRACE over the process.
-func OpenForeign(pid int) (*Foreign, error) {
-	f, err := Open(pid)
+// pidOf reads the number that a pidfd stands for, -1 once it has been reaped
+// (pidfd_open(2)).
+func pidOf(fd int) (int, error) {
+	data, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fd))
 	if err != nil {
-		return nil, err
+		return 0, fmt.Errorf("read pid of pidfd: %w", err)
 	}
-	// An open file under /proc stays with its process, whoever gets the number.
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open stat of %d: %w", pid, err), f.Close())
+	_, rest, ok := bytes.Cut(data, []byte("\nPid:\t"))
+	number, _, _ := bytes.Cut(rest, []byte("\n"))
+	pid, err := strconv.Atoi(string(number))
+	if !ok || err != nil {
+		return 0, fmt.Errorf("read pid of pidfd: %q", data)
 	}
-	return &Foreign{f, os.NewFile(uintptr(fd), "stat")}, nil
+	return pid, nil
 }
 
 // exitField is the place of exit_code in /proc/PID/stat, counted from the field
 // after the command's name (proc_pid_stat(5): 52, the state being the 3rd).
 const exitField = 52 - 3
 
-// Exit tells how the ended process ended. The error is os.ErrProcessDone when
-// its parent has reaped it already.
-func (f *Foreign) Exit() (Exit, error) {
+// ReadExit tells how a process ended that is not the caller's child: from its
+// open /proc/PID/stat, as long as its parent leaves it a zombie. Then it is
+// os.ErrProcessDone. The file shows it to those with CAP_SYS_PTRACE over the
+// process.
+func ReadExit(stat int) (Exit, error) {
 	var buf [1024]byte
-	n, err := f.stat.ReadAt(buf[:], 0)
+	n, err := unix.Pread(stat, buf[:], 0)
 	if errors.Is(err, unix.ESRCH) {
 		return Exit{}, os.ErrProcessDone
 	}
-	line := buf[:n]
+	if err != nil {
+		return Exit{}, fmt.Errorf("read exit of process: %w", err)
+	}
 	// The name is the process's own to choose and may hold anything.
-	_, rest, ok := bytes.Cut(line[bytes.LastIndexByte(line, ')')+1:], []byte(" "))
-	fields := bytes.Fields(rest)
-	if !ok || len(fields) <= exitField {
-		return Exit{}, fmt.Errorf("read exit of process: %w: %d fields", errors.Join(err, os.ErrInvalid), len(fields))
+	fields := bytes.Fields(buf[bytes.LastIndexByte(buf[:n], ')')+1 : n])
+	if len(fields) <= exitField {
+		return Exit{}, fmt.Errorf("read exit of process: %d fields", len(fields))
 	}
 	if state := string(fields[0]); state != "Z" {
 		return Exit{}, fmt.Errorf("read exit of process: it is in state %s", state)
 	}
-	status, err := strconv.Atoi(string(fields[exitField]))
+	status, err := strconv.ParseUint(string(fields[exitField]), 10, 32)
 	if err != nil {
 		return Exit{}, fmt.Errorf("read exit of process: %w", err)
 	}
-	// As wait(2) has it.
-	if w := unix.WaitStatus(status); w.Signaled() { //nolint:gosec // a wait status
+	w := unix.WaitStatus(status) // as wait(2) has it
+	if w.Signaled() {
 		return Exit{Code: -1, Signal: w.Signal(), Core: w.CoreDump()}, nil
-	} else {
-		return Exit{Code: w.ExitStatus()}, nil
 	}
+	return Exit{Code: w.ExitStatus()}, nil
 }
-
-// Close lets go of the process and wakes a waiter.
-func (f *Foreign) Close() error { return errors.Join(f.File.Close(), f.stat.Close()) }

@@ -5,6 +5,7 @@ package pidfd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"testing"
@@ -134,5 +135,66 @@ func TestClose_WakesWaiter(t *testing.T) {
 	}
 	if err := <-woken; !errors.Is(err, os.ErrClosed) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestReadExit_OfAZombieThatIsNotOurs(t *testing.T) {
+	for script, want := range map[string]Exit{
+		"exit 7":        {Code: 7},
+		"kill -TERM $$": {Code: -1, Signal: unix.SIGTERM},
+	} {
+		f, pid := start(t, script)
+		stat, err := os.Open(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stat.Close()
+		if err := f.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if state, err := f.State(); err != nil || state != 'Z' {
+			t.Errorf("%s: state %c, %v", script, state, err)
+		}
+		if exit, err := ReadExit(int(stat.Fd())); err != nil || exit != want {
+			t.Errorf("%s: %+v, %v", script, exit, err)
+		}
+		if _, err := f.Reap(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadExit(int(stat.Fd())); !errors.Is(err, os.ErrProcessDone) {
+			t.Errorf("%s: once reaped: %v", script, err)
+		}
+		if state, err := f.State(); err != nil || state != 'X' {
+			t.Errorf("%s: once reaped: state %c, %v", script, state, err)
+		}
+	}
+}
+
+func TestState_OfTheStopped(t *testing.T) {
+	f, pid := start(t, "exec sleep 60")
+	if err := f.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	var state byte
+	for range 100 { // a signal takes a moment
+		var err error
+		if state, err = f.State(); err != nil {
+			t.Fatal(err)
+		}
+		if state == 'T' {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if state != 'T' {
+		t.Errorf("state %c of %d", state, pid)
+	}
+	stat, err := os.Open(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stat.Close()
+	if _, err := ReadExit(int(stat.Fd())); err == nil {
+		t.Error("a process that lives has ended")
 	}
 }

@@ -5,10 +5,13 @@ package rlimit
 import (
 	"bufio"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxd/sandboxd/internal/testenv"
 )
 
 func TestNumbers_MatchKernel(t *testing.T) {
@@ -55,6 +58,30 @@ func TestLookup_RefusesUnknown(t *testing.T) {
 	for _, number := range []int{-1, len(names)} {
 		if _, ok := Name(number); ok {
 			t.Errorf("number %d has a name", number)
+		}
+	}
+}
+
+func TestSet_LimitsAnotherProcess(t *testing.T) {
+	cmd := exec.Command(testenv.Binary(t, "sleep"), "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	if err := Set(cmd.Process.Pid, unix.RLIMIT_NOFILE, 32, 64); err != nil {
+		t.Fatal(err)
+	}
+	// A lower limit that is there stays.
+	if err := Set(cmd.Process.Pid, unix.RLIMIT_NOFILE, 128, 128); err != nil {
+		t.Fatal(err)
+	}
+	var got unix.Rlimit
+	if err := unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_NOFILE, nil, &got); err != nil || got.Cur != 64 || got.Max != 64 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, pid := range []int{0, -1, os.Getpid()} {
+		if err := Set(pid, unix.RLIMIT_NOFILE, 1, 1); err == nil {
+			t.Errorf("process %d was limited", pid)
 		}
 	}
 }

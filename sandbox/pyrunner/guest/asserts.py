@@ -18,7 +18,7 @@ becomes, the names being the probes themselves,
 """
 
 from ast import (
-    Assert, Attribute, Call, Compare, Constant, Expr, If, Load, Raise,
+    AST, Assert, Call, Compare, Constant, Expr, If, Raise,
     Eq, Gt, GtE, In, Is, IsNot, Lt, LtE, NotEq, NotIn)
 from collections import deque
 from functools import _lru_cache_wrapper
@@ -41,35 +41,29 @@ _OPERATORS = {
 }
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _NOTHING = object()
-_LOAD = Load()
 _RECENT = 64  # failures without a note whose error is still recognised
 _SPARE_RECURSION = 400
 
 
 class Instrumented:
     """sites: one tuple an assert statement, those of the top level first;
-    top: how many of those there are; mark: begins what stands for a probe;
-    tokens: the sites by what tells of their passes."""
+    top: how many of those there are; shown: of each site, what is known of its
+    operands; mark: begins what stands for a probe; tokens: the sites by what
+    tells of their passes."""
 
-    __slots__ = ("sites", "top", "mark", "tokens")
+    __slots__ = ("sites", "top", "shown", "mark", "tokens")
 
     def __init__(self):
-        self.sites = []
+        self.sites, self.shown, self.tokens = [], [], {}
         self.top = 0
-        self.tokens = {}
-        # The text under test must not be able to contain it.
-        self.mark = "@" + urandom(16).hex()
-
-    def token(self, site):
-        token = int.from_bytes(urandom(7), "big")
-        self.tokens[token] = site
-        return token
+        self.mark = ""
 
 
-def instrument(body):
-    """Rewrites the statements of a module in place. Every assert is a
-    statement, so expressions need not be walked."""
-    result = Instrumented()
+def instrument(body, result):
+    """Rewrites the statements of a module in place, and fills in result. Every
+    assert is a statement, so expressions need not be walked."""
+    # The text under test must not be able to contain it.
+    result.mark = "@" + urandom(16).hex()
     pending = []
     for index, node in enumerate(body):
         if type(node) is Assert:
@@ -89,67 +83,94 @@ def instrument(body):
                     children[index] = _rewrite(child, result)
                 else:
                     pending.append(child)
-    return result
 
 
 def _rewrite(node, result):
     site, test, mark = len(result.sites), node.test, result.mark
-    where = _place(node)
-    operators, constant = (), _NOTHING
+    operators, constant, made = (), _NOTHING, []
     if type(test) is Compare:
-        operators = tuple(_OPERATORS[type(operator)] for operator in test.ops)
+        operators = tuple(map(_OPERATORS.get, map(type, test.ops)))
         constant = _record_operands(test, mark)
-    result.sites.append((node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, operators, constant))
-    token = Constant(value=result.token(site), **where)
-    number = Constant(value=site, **where)
-    failed = [_call(mark + "failing", [_call(mark + "fails", [], where), number], where)]
-    if node.msg is not None:
-        failed.append(node.msg)
-    return If(
-        test=test,
-        body=[Expr(value=_call(mark + "passed", [token], where), **where)],
-        orelse=[Raise(exc=_call(mark + "failed", failed, where), cause=None, **where)],
-        **where)
+    result.sites.append((node.lineno, node.col_offset, node.end_lineno, node.end_col_offset))
+    result.shown.append((operators, constant))
+    token = int.from_bytes(urandom(7), "big")
+    result.tokens[token] = site
+    fails = _call(mark + "fails", [], made)
+    failing = _call(mark + "failing", [fails, _constant(site, made)], made)
+    raised, passes, branch = _new(Raise), _new(Expr), _new(If)
+    raised.exc = _call(mark + "failed", [failing] if node.msg is None else [failing, node.msg], made)
+    raised.cause = None
+    passes.value = _call(mark + "passed", [_constant(token, made)], made)
+    branch.test, branch.body, branch.orelse = test, [passes], [raised]
+    made += raised, passes, branch
+    _place(made, node)
+    return branch
 
 
-def _place(node):
-    return {
-        "lineno": node.lineno, "col_offset": node.col_offset,
-        "end_lineno": node.end_lineno, "end_col_offset": node.end_col_offset,
-    }
+def _place(nodes, node):
+    """Lets nodes be where node is."""
+    line, column, end_line, end_column = node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
+    for made in nodes:
+        made.lineno, made.col_offset, made.end_lineno, made.end_col_offset = line, column, end_line, end_column
 
 
-def _call(probe, arguments, where):
-    return Call(func=Constant(value=probe, **where), args=arguments, keywords=[], **where)
+# Nodes are made without their types' __init__, which looks up and compares the
+# names of all fields. Each node made is added to a list, to get its place.
+_new = AST.__new__
+_NO_KEYWORDS = []
+
+
+def _constant(value, made):
+    node = _new(Constant)
+    node.value, node.kind = value, None
+    made.append(node)
+    return node
+
+
+def _call(probe, arguments, made):
+    node, function = _new(Call), _new(Constant)
+    function.value, function.kind = probe, None
+    node.func, node.args, node.keywords = function, arguments, _NO_KEYWORDS
+    made += node, function
+    return node
+
+
+def _led_through(probe, operand):
+    made = []
+    call = _call(probe, [operand], made)
+    _place(made, operand)
+    return call
 
 
 def _record_operands(test, mark):
     """Leads the operands through the probes. A constant side of a plain
     comparison is known already: returns (is it the left one, its value)."""
-    operands, first, then = test.comparators, mark + "first", mark + "then"
-    if len(operands) == 1:
-        if type(operands[0]) is Constant:
-            test.left = _call(first, [test.left], _place(test.left))
-            return False, operands[0].value
-        if type(test.left) is Constant:
-            operands[0] = _call(first, operands[:], _place(operands[0]))
-            return True, test.left.value
-    test.left = _call(first, [test.left], _place(test.left))
-    operands[:] = [_call(then, [operand], _place(operand)) for operand in operands]
+    operands, left = test.comparators, test.left
+    if len(operands) == 1 and type(left) is Constant and type(operands[0]) is not Constant:
+        operands[0] = _led_through(mark + "first", operands[0])
+        return True, left.value
+    test.left = _led_through(mark + "first", left)
+    if len(operands) == 1 and type(operands[0]) is Constant:
+        return False, operands[0].value
+    for index, operand in enumerate(operands):
+        operands[index] = _led_through(mark + "then", operand)
     return _NOTHING
 
 
 def inject(code, probes):
     """code with the probes in the places of their marks. A constant needs no
     name that the program could see, rebind or clear away."""
-    constants = tuple(
-        probes.get(constant, constant) if type(constant) is str
-        else inject(constant, probes) if type(constant) is CodeType
-        else constant
-        for constant in code.co_consts)
-    if all(new is old for new, old in zip(constants, code.co_consts)):
-        return code
-    return code.replace(co_consts=constants)
+    constants, changed = list(code.co_consts), False
+    for index, constant in enumerate(constants):
+        if type(constant) is str:
+            new = probes.get(constant, constant)
+        elif type(constant) is CodeType:
+            new = inject(constant, probes)
+        else:
+            continue
+        if new is not constant:
+            constants[index], changed = new, True
+    return code.replace(co_consts=tuple(constants)) if changed else code
 
 
 class Probes:
@@ -189,7 +210,7 @@ class Probes:
         return _lru_cache_wrapper(bare, 0, False, tuple)
 
     def by_mark(self, mark):
-        return {mark + name: probe for name, probe in self._named.items()}
+        return dict(zip(map(mark.__add__, self._named), self._named.values()))
 
 
 def _operand_probes(operands, tell):
@@ -307,7 +328,7 @@ class Recorder:
     def expect(self, instrumented):
         self._sites.extend(instrumented.sites)
         self._by_token.update(instrumented.tokens)
-        self._probes.sites.extend(site[4:6] for site in self._sites)
+        self._probes.sites.extend(instrumented.shown)
 
     def collect(self):
         """Sends what was noted since."""
@@ -343,7 +364,7 @@ class Recorder:
     def _tell(self, site, op, left, right, message, error):
         event = {"event": "failed", "site": site, "line": self._sites[site][0]}
         if self._told < self._full_reports:
-            event["source"] = self._budget.take(self._source.segment(*self._sites[site][:4]))
+            event["source"] = self._budget.take(self._source.segment(*self._sites[site]))
             if type(op) is str and type(left) is str and type(right) is str:
                 event["op"] = op[:10]
                 event["left"], event["right"] = self._budget.take(left), self._budget.take(right)
@@ -371,7 +392,7 @@ class Recorder:
         self.failures += 1
         event = {"event": "failed", "site": site, "line": line if site is None else self._sites[site][0]}
         if self._told < self._full_reports:
-            text = self._source.line(line).strip() if site is None else self._source.segment(*self._sites[site][:4])
+            text = self._source.line(line).strip() if site is None else self._source.segment(*self._sites[site])
             event["source"] = self._budget.take(text)
         event["message"] = self._message(message)
         self._deliver_failure(event)

@@ -159,6 +159,13 @@ def _receiver(place):
     return receive_tests
 
 
-# The two ends of the one channel that a program needs. In a forked child, every
-# object made is pages copied.
-_made_ahead = [_line()]
+_made_ahead = []
+
+
+def make_ahead():
+    """Makes the two ends of the one channel that a program needs. In a forked
+    child, every object made is pages copied."""
+    _made_ahead[:] = [_line()]
+
+
+make_ahead()

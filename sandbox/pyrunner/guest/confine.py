@@ -3,18 +3,23 @@ to. Runs in the program process, just forked by the supervisor or parted from
 the sandbox's first process."""
 
 import base64
-import json
 import os
 import resource
 import signal
 import sys
+from json.decoder import JSONDecoder
+from os import chdir, close, dup2, open as open_fd, setgroups, setresgid, setresuid, setsid, write
 
 from sandboxd_guest import frames, kernel, program
+
+_scan = JSONDecoder().scan_once
 
 REPORT_FD = 3
 TESTS_FD = 4
 STATUS_FD = 5
-_FIRST_CLOSED = 6
+FIRST_CLOSED = 6
+_HIGH = 64  # above all that a process has here
+_WRITE = os.O_WRONLY | os.O_CLOEXEC
 
 
 class Confinement:
@@ -23,7 +28,7 @@ class Confinement:
     def __init__(self, config):
         self.config = config
         self.uid, self.gid, self.workspace = config["uid"], config["gid"], config["workspace"]
-        self._close_others = kernel.close_from_call(_FIRST_CLOSED)
+        self._close_others = kernel.close_from_call(FIRST_CLOSED)
         self._before = kernel.steps("death signal", [
             # Cleared by the change of ids, so it comes after it. The program must
             # not outlive its supervisor where no pid namespace sees to that.
@@ -38,26 +43,26 @@ class Confinement:
         self._filter = kernel.steps("seccomp", [kernel.load_filter_call(base64.b64decode(config["filter"]))])
 
     def take_descriptors(self, wanted):
-        """Moves descriptors to their fixed numbers (wanted: number ->
-        descriptor) and closes all others."""
+        """Moves descriptors to their fixed numbers (wanted: pairs of
+        number and descriptor) and closes all others."""
         take_descriptors(wanted, self._close_others)
 
     def become(self):
         """Leaves the supervisor's identity for the program's own."""
-        step = "program ids"
+        step, uid, gid = "program ids", self.uid, self.gid
         try:
-            os.setsid()
-            if self.uid is not None:
-                os.setgroups([])
-                os.setresgid(self.gid, self.gid, self.gid)
-                os.setresuid(self.uid, self.uid, self.uid)
+            setsid()
+            if uid is not None:
+                setgroups(())
+                setresgid(gid, gid, gid)
+                setresuid(uid, uid, uid)
             kernel.carry_out(self._before)
             step = "oom score"
-            fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
-            os.write(fd, b"1000")
-            os.close(fd)
+            fd = open_fd("/proc/self/oom_score_adj", _WRITE)
+            write(fd, b"1000")
+            close(fd)
             step = "workspace"
-            os.chdir(self.workspace)
+            chdir(self.workspace)
         except OSError as error:
             raise kernel.StepError(step, 0, error.errno or 0, str(error)) from None
 
@@ -74,9 +79,10 @@ class Confinement:
 
 
 def take_descriptors(wanted, close_others):
-    high = [(number, os.dup2(fd, 64 + number, False)) for number, fd in wanted.items()]
-    for number, fd in high:
-        os.dup2(fd, number, number < 3)
+    for number, fd in wanted:
+        dup2(fd, _HIGH + number, False)
+    for number, _ in wanted:
+        dup2(_HIGH + number, number, number < 3)
     kernel.do(close_others)
 
 
@@ -113,7 +119,7 @@ def await_run(config):
     """Waits for the program's part of the plan and applies what is this run's
     own. Returns the function that runs it."""
     size = int.from_bytes(frames.read_exactly(TESTS_FD, 4), "big")
-    part = json.loads(frames.read_exactly(TESTS_FD, size))
+    part, _ = _scan(frames.read_exactly(TESTS_FD, size).decode("utf-8"), 0)
     files = part.pop("files")
     if files:
         write_files(config["workspace"], files)

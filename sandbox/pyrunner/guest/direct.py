@@ -6,9 +6,10 @@ learns from the kernel how the program ended. A supervisor would cost a copy of
 this process's memory; a run that may start processes or whose files are
 collected has one all the same (supervisor.py)."""
 
-import os
+from os import _exit, close, write
 
 from sandboxd_guest import confine, frames, kernel
+from sandboxd_guest.confine import STATUS_FD
 
 _STARTED = frames.frame("started")
 # The daemon takes the sender's process id from the kernel.
@@ -25,13 +26,13 @@ def serve(confinement, part):
             raise kernel.StepError("part", 0, error.errno or 0, str(error)) from None
         confinement.become()
         confinement.close_doors()
-        os.write(confine.STATUS_FD, _HELLO)
+        write(STATUS_FD, _HELLO)
         run = confine.await_run(confinement.config)
-        os.write(confine.STATUS_FD, _STARTED)
+        write(STATUS_FD, _STARTED)
     except kernel.StepError as error:
-        frames.write(confine.STATUS_FD, "error", error=error.fields)
-        os._exit(70)
+        frames.write(STATUS_FD, "error", error=error.fields)
+        _exit(70)
     except (frames.Closed, OSError):
-        os._exit(0)  # never used
-    os.close(confine.STATUS_FD)
+        _exit(0)  # never used
+    close(STATUS_FD)
     run()

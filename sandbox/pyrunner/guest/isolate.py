@@ -6,8 +6,8 @@ namespace and none over any other. The daemon describes the steps, this module
 carries them out in the only order that works."""
 
 import os
-import resource
 from _signal import SIG_DFL, SIGCHLD, signal
+from os import _exit, open as open_fd, read, setgroups, setresgid, setresuid, write
 
 from sandboxd_guest import confine, direct, frames, kernel, supervisor
 
@@ -38,13 +38,13 @@ class Profile:
             kernel.steps("capabilities", kernel.keep_capabilities_calls(order["capabilities"]))
             + kernel.steps("no_new_privs", [kernel.prctl_call(kernel.PR_SET_NO_NEW_PRIVS, 1)])
             + kernel.steps("not dumpable", [kernel.prctl_call(kernel.PR_SET_DUMPABLE, 0)]))
-        self._close_others = kernel.close_from_call(_STREAM + 1)
+        self._close_others = kernel.close_from_call(_STREAM + 1 if self.supervised else confine.FIRST_CLOSED)
 
     def enter(self, fds, mapped):
         """In the child: never returns. fds: the sandbox's own descriptors, then
         those of cgroup files; mapped: a pipe that tells when the zygote has
         written the id maps."""
-        answer, step = fds[0], "signals"
+        answer, step, supervised = fds[0], "signals", self.supervised
         try:
             # SIG_IGN came from the zygote; a supervisor waits for its children.
             signal(SIGCHLD, SIG_DFL)
@@ -52,32 +52,30 @@ class Profile:
             for fd in fds[self._own_fds:]:
                 # 0 is the writer itself. Through a v1 `tasks` file, and with a
                 # single thread, this needs no grace period of the kernel.
-                os.write(fd, b"0")
+                write(fd, b"0")
             step = "cgroup namespace"
             kernel.do(self._cgroup_namespace)
             step = "id maps"
-            if os.read(mapped, 1) != b"1":
-                os._exit(70)  # the zygote failed and has said why
-            os.setgroups([])
-            os.setresgid(0, 0, 0)
-            os.setresuid(0, 0, 0)
+            if read(mapped, 1) != b"1":
+                _exit(70)  # the zygote failed and has said why
+            setgroups(())
+            setresgid(0, 0, 0)
+            setresuid(0, 0, 0)
             kernel.carry_out(self._places)
             step = "descriptors"
-            if self.supervised:
-                null = os.open("/dev/null", os.O_RDWR)
-                confine.take_descriptors({0: null, 1: null, 2: null, _STREAM: answer}, self._close_others)
+            if supervised:
+                null = open_fd("/dev/null", os.O_RDWR)
+                confine.take_descriptors(((0, null), (1, null), (2, null), (_STREAM, answer)), self._close_others)
                 answer = _STREAM
             else:
-                self._confinement.take_descriptors(dict(zip(_DIRECT, fds)))
+                confine.take_descriptors(list(zip(_DIRECT, fds)), self._close_others)
                 answer = confine.STATUS_FD
             kernel.carry_out(self._lock_down)
-            step = "rlimit"
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         except kernel.StepError as error:
             _give_up(answer, error)
         except OSError as error:
             _give_up(answer, kernel.StepError(step, 0, error.errno or 0, str(error)))
-        if self.supervised:
+        if supervised:
             os.chdir("/")
             supervisor.serve(_STREAM, self._confinement)
         direct.serve(self._confinement, self._part)

@@ -14,6 +14,7 @@ import mmap
 import os
 import stat
 from ctypes import get_errno
+from os import close, open as open_fd
 
 # PyDLL keeps the interpreter lock across the call, which costs less than to let
 # it go and take it again; there is one thread. And clone3 must return in the
@@ -64,6 +65,7 @@ SECCOMP_MODE_FILTER = 2
 _CAP_VERSION_3 = 0x20080522
 # linux/landlock.h
 _LANDLOCK_RULE_PATH_BENEATH = 1
+_PATH = os.O_PATH | os.O_CLOEXEC
 
 
 class StepError(Exception):
@@ -118,37 +120,40 @@ def carry_out(named):
             raise StepError(name, index, number, os.strerror(number))
 
 
+# Arguments are plain numbers where they fit 31 bits: libffi widens them to
+# registers, and they are smaller than ctypes' objects.
+
+
 def syscall_call(name, *args):
     if name not in _numbers:
         raise OSError(errno.ENOSYS, name + ": no number for it on this architecture")
-    return _syscall, (ctypes.c_long(_numbers[name]),) + args
+    return _syscall, (_numbers[name],) + args
 
 
 def prctl_call(option, *args):
-    padded = tuple(map(ctypes.c_ulong, args + (0,) * (4 - len(args))))
-    return _prctl, (ctypes.c_int(option),) + padded
+    return _prctl, (option,) + args + (0,) * (4 - len(args))
 
 
 def mount_call(source, target, kind, flags, data):
-    return _mount, (source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data.encode())
+    return _mount, (source.encode(), target.encode(), kind.encode(), flags, data.encode())
 
 
 def unshare_call(flags):
-    return _unshare, (ctypes.c_int(flags),)
+    return _unshare, (flags,)
 
 
 def setns_call(fd, kind):
-    return _setns, (ctypes.c_int(fd), ctypes.c_int(kind))
+    return _setns, (fd, kind)
 
 
 def hostname_call(name):
-    return _libc.sethostname, (name.encode(), ctypes.c_size_t(len(name.encode())))
+    return _libc.sethostname, (name.encode(), len(name.encode()))
 
 
 def close_from_call(first):
     """Closes every descriptor from first on: what is not listed is not leaked,
     whoever opened it."""
-    return syscall_call("close_range", ctypes.c_uint(first), ctypes.c_uint(0xFFFFFFFF), ctypes.c_uint(0))
+    return syscall_call("close_range", first, ctypes.c_uint(0xFFFFFFFF), 0)
 
 
 class _CloneArgs(ctypes.Structure):
@@ -162,7 +167,7 @@ def _clone_args(flags):
     # libc keeps the thread's id in its own memory, where a raw clone leaves the
     # parent's: the kernel is told to store the child's at that address.
     tid = ctypes.c_void_p()
-    do((_prctl, (ctypes.c_int(PR_GET_TID_ADDRESS), ctypes.byref(tid)) + (ctypes.c_ulong(0),) * 3))
+    do(prctl_call(PR_GET_TID_ADDRESS, ctypes.byref(tid)))
     return _CloneArgs(flags=flags | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID, child_tid=tid.value, exit_signal=17)
 
 
@@ -179,7 +184,7 @@ class Cloner:
         args = _clone_args(flags | CLONE_PIDFD)
         args.pidfd = ctypes.addressof(self._pidfd)
         self._kept = args
-        self._call = syscall_call("clone3", ctypes.byref(args), ctypes.c_size_t(ctypes.sizeof(args)))
+        self._call = syscall_call("clone3", ctypes.byref(args), ctypes.sizeof(args))
 
     def __call__(self):
         return do(self._call)
@@ -197,8 +202,7 @@ def load_code(code):
     memory = mmap.mmap(-1, mmap.PAGESIZE)
     memory.write(code)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    do((_libc.mprotect, (ctypes.c_void_p(address), ctypes.c_size_t(mmap.PAGESIZE),
-                         ctypes.c_int(mmap.PROT_READ | mmap.PROT_EXEC))))
+    do((_libc.mprotect, (ctypes.c_void_p(address), mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC)))
     _kept.append(memory)
     return ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_size_t)(address)
 
@@ -222,7 +226,7 @@ class Parter:
         if park:
             self._function, self._arguments = park, (ctypes.addressof(args), size)
         else:
-            self._function, self._arguments = syscall_call("clone3", ctypes.byref(args), ctypes.c_size_t(size))
+            self._function, self._arguments = syscall_call("clone3", ctypes.byref(args), size)
 
     def __call__(self):
         pid = self._function(*self._arguments)
@@ -248,7 +252,7 @@ def keep_capabilities_calls(keep):
     calls = [prctl_call(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)]
     number = 0
     # EINVAL past the last capability
-    while _prctl(ctypes.c_int(PR_CAPBSET_READ), ctypes.c_ulong(number), *(ctypes.c_ulong(0),) * 3) >= 0:
+    while _prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0:
         calls.append(prctl_call(PR_CAPBSET_DROP, number))
         number += 1
     if number == 0:
@@ -271,8 +275,7 @@ def load_filter_call(program):
     buffer = ctypes.create_string_buffer(program, len(program))
     _kept.append(buffer)
     prog = _SockFprog(len(program) // 8, ctypes.addressof(buffer))
-    return _prctl, (ctypes.c_int(PR_SET_SECCOMP), ctypes.c_ulong(SECCOMP_MODE_FILTER), ctypes.byref(prog),
-                    ctypes.c_ulong(0), ctypes.c_ulong(0))
+    return prctl_call(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(prog))
 
 
 class _RulesetAttr(ctypes.Structure):
@@ -298,8 +301,8 @@ class Paths:
 
     def __init__(self, ruleset):
         attr = _RulesetAttr(ruleset["handled_fs"], ruleset.get("handled_net", 0), ruleset.get("scoped", 0))
-        size = ctypes.c_size_t(_ruleset_size(ruleset["abi"]))
-        self._create = syscall_call("landlock_create_ruleset", ctypes.byref(attr), size, ctypes.c_uint32(0))
+        size = _ruleset_size(ruleset["abi"])
+        self._create = syscall_call("landlock_create_ruleset", ctypes.byref(attr), size, 0)
         self._rules = ctypes.c_int(-1)
         self._paths = []
         for rule in ruleset["rules"]:
@@ -312,15 +315,14 @@ class Paths:
                 access &= ruleset["file_mask"]  # others are refused with EINVAL
             beneath = _PathBeneath(access, -1)
             self._paths.append((rule["path"], beneath, syscall_call(
-                "landlock_add_rule", self._rules, ctypes.c_int(_LANDLOCK_RULE_PATH_BENEATH),
-                ctypes.byref(beneath), ctypes.c_uint32(0))))
-        self._restrict = syscall_call("landlock_restrict_self", self._rules, ctypes.c_uint32(0))
+                "landlock_add_rule", self._rules, _LANDLOCK_RULE_PATH_BENEATH, ctypes.byref(beneath), 0)))
+        self._restrict = syscall_call("landlock_restrict_self", self._rules, 0)
 
     def __call__(self):
         rules = self._rules.value = do(self._create)
         for path, beneath, add in self._paths:
-            beneath.parent_fd = parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            beneath.parent_fd = parent = open_fd(path, _PATH)
             do(add)
-            os.close(parent)
+            close(parent)
         do(self._restrict)
-        os.close(rules)
+        close(rules)

@@ -7,9 +7,11 @@ processes; that none is left is asked of the kernel before each use.
 """
 
 import os
+from os import close, open as open_fd, read
 
 from sandboxd_guest import kernel
 
+_READ = os.O_RDONLY | os.O_CLOEXEC
 _UNUSED = b"sockets: used 0\n"  # begins /proc/net/sockstat: no socket of any kind
 
 
@@ -47,8 +49,7 @@ class Networks:
 
 
 def _is_clean():
-    fd = os.open("/proc/self/net/sockstat", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(fd, len(_UNUSED)) == _UNUSED
-    finally:
-        os.close(fd)
+    fd = open_fd("/proc/self/net/sockstat", _READ)
+    first = read(fd, len(_UNUSED))
+    close(fd)
+    return first == _UNUSED

@@ -90,9 +90,9 @@ def _conceal():
         "sourcetext", "testrun", "textmodule", "tracebacks"))
     own = [globals(), Channel.send.__globals__]
     own.extend(vars(module) for modules in (harness, exposed) for module in modules.values())
+    harness["parts"] = own, exposed
     modes = harness["scriptrun"], harness["testrun"]
     harness["ready"] = {mode: mode.made_ahead(own, exposed, {}) for mode in modes}
-    harness["parts"] = own, exposed
     return harness
 
 

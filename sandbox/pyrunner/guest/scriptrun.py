@@ -7,7 +7,7 @@ import threading
 
 from sandboxd_guest import interpreter, reporting, textmodule, tracebacks
 from sandboxd_guest.pristine import builtins_copy as __builtins__
-from sandboxd_guest.sourcetext import without_mark
+from sandboxd_guest.sourcetext import BYTE_ORDER_MARK
 
 PROGRAM = "program.py"
 
@@ -42,7 +42,7 @@ def session(report, plan, send, receive_tests, outcomes, harness):
     # After that, so that the collector can free it at the end.
     sys.modules["__main__"] = main = textmodule.main_module(plan["workspace"] + "/" + PROGRAM, loader)
     try:
-        code = compile(without_mark(text), PROGRAM, "exec", dont_inherit=True, optimize=0)
+        code = compile(text.removeprefix(BYTE_ORDER_MARK), PROGRAM, "exec", dont_inherit=True, optimize=0)
     except BaseException as error:
         yield from report.fatal(error, "program")
     try:

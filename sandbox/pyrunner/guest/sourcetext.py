@@ -5,9 +5,7 @@ from array import array
 from sandboxd_guest.pristine import builtins_copy as __builtins__
 
 
-def without_mark(text):
-    """text without the byte order mark, which compile() of a str refuses."""
-    return text[1:] if text[:1] == "\ufeff" else text
+BYTE_ORDER_MARK = "\ufeff"  # which compile() of a str refuses
 
 
 class SourceText:

@@ -158,7 +158,7 @@ def _run_program(confinement, fds):
     run, waits for its part of the plan, then runs untrusted code."""
     try:
         with kernel.step("descriptors"):
-            confinement.take_descriptors(fds)
+            confinement.take_descriptors(list(fds.items()))
         confinement.become()
         confinement.close_doors()
         run = confine.await_run(confinement.config)

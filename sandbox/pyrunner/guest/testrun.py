@@ -13,7 +13,7 @@ from gc import disable as gc_disable, enable as gc_enable, isenabled as gc_is_en
 
 from sandboxd_guest import asserts, interpreter, reporting, textmodule
 from sandboxd_guest.pristine import builtins_copy as __builtins__
-from sandboxd_guest.sourcetext import SourceText, without_mark
+from sandboxd_guest.sourcetext import BYTE_ORDER_MARK, SourceText
 from sandboxd_guest.tracebacks import middle_cut
 
 SOLUTION, TESTS = "solution.py", "tests.py"
@@ -43,7 +43,7 @@ def session(tests, plan, send, receive_tests, outcomes, harness):
     phase = "solution"
     try:
         try:
-            code = compile(without_mark(text), SOLUTION, "exec", dont_inherit=True, optimize=0)
+            code = compile(text.removeprefix(BYTE_ORDER_MARK), SOLUTION, "exec", dont_inherit=True, optimize=0)
         except BaseException as error:
             yield from report.fatal(error, phase)
         # They would show a thread the frames that work between two statements;
@@ -96,6 +96,7 @@ class Tests:
         self.report = reporting.Report(room, (SOLUTION, TESTS), own, exposed)
         self._source = SourceText()
         self._recorder = asserts.Recorder(self.report.tell, self._source, self._probes, full)
+        self._instrumented = asserts.Instrumented()
         self._failures_max = full
         self._fail_fast = False
         self._solution, self._main = textmodule.Solution(SOLUTION), textmodule.main_module("")
@@ -113,22 +114,23 @@ class Tests:
     def load(self, text):
         """The code of each statement, its assertion's site or None, its line;
         the last statement first. None when there is an error."""
-        text = without_mark(text)
+        text = text.removeprefix(BYTE_ORDER_MARK)
         self._source.fill(text)
         self.report.hold(TESTS, text)
         collecting = gc_is_enabled()
         gc_disable()  # a syntax tree is many objects and no garbage
         try:
             flags = compile(text, TESTS, "exec", dont_inherit=True, optimize=0).co_flags & _FUTURE_FLAGS
-            body, instrumented = self._split(text, flags)
+            body = self._split(text, flags)
         except BaseException as error:
             self.error = error
             return None
         finally:
             if collecting:
                 gc_enable()
-        self._recorder.expect(instrumented)
-        self.report.send({"event": "sites", "top": instrumented.top, "all": len(instrumented.sites)})
+        self._recorder.expect(self._instrumented)
+        self.report.send({
+            "event": "sites", "top": self._instrumented.top, "all": len(self._instrumented.sites)})
         body.reverse()
         return body
 
@@ -138,18 +140,20 @@ class Tests:
         filters.insert(0, _NO_WARNINGS)
         try:
             tree = compile(text, TESTS, "exec", PyCF_ONLY_AST | flags, dont_inherit=True)
-            asserted = [type(node) is Assert for node in tree.body]
-            instrumented = asserts.instrument(tree.body)
+            plain, instrumented = tree.body[:], self._instrumented
+            asserts.instrument(tree.body, instrumented)
             probes = self._probes.by_mark(instrumented.mark)
-            body, site = [], 0
+            body, site, single = [], 0, [None]
+            module = Module(single, [])
             for index, node in enumerate(tree.body):
                 if index and _is_text(node):
                     continue  # on its own it would be compiled as the docstring
-                code = compile(Module([node], []), TESTS, "exec", flags, dont_inherit=True, optimize=0)
-                code = asserts.inject(code, probes)
-                body.append((code, site if asserted[index] else None, node.lineno))
-                site += asserted[index]
-            return body, instrumented
+                single[0] = node
+                code = compile(module, TESTS, "exec", flags, dont_inherit=True, optimize=0)
+                asserted = type(plain[index]) is Assert
+                body.append((asserts.inject(code, probes), site if asserted else None, node.lineno))
+                site += asserted
+            return body
         finally:
             filters[:] = [item for item in filters if item is not _NO_WARNINGS]
 

@@ -10,6 +10,7 @@ import base64
 import gc
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -18,7 +19,7 @@ from sandboxd_guest import forkhooks
 
 forkhooks.hold()  # before anything is imported that asks for a hook
 
-from sandboxd_guest import isolate, kernel, networks
+from sandboxd_guest import isolate, kernel, networks, rehearsal
 
 _MAX_ORDER = 256 << 10
 _MAX_FDS = 16
@@ -29,6 +30,8 @@ def main(fd, config):
     for group in config["groups"]:
         os.write(group, b"0")
         os.close(group)
+    os.environ.pop("LD_BIND_NOW", None)  # ours alone
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # for the children
     sys.path.extend(config["site_packages"])
     for name in config["preload"]:
         try:
@@ -41,6 +44,7 @@ def main(fd, config):
     control = socket.socket(fileno=fd)
     park = kernel.load_code(base64.b64decode(config["park"]))
     zygote = _Zygote(control, kernel.Parter(park), after_fork)
+    rehearsal.rehearse()
     zygote.settle()
     control.send(json.dumps({"ready": True, "python": sys.version.split()[0]}).encode("ascii"))
     while True:

@@ -22,7 +22,8 @@ class Instrumented:
         self.probes = asserts.Probes(reprs, 4096, 65536, full_reports)
         self.recorder = asserts.Recorder(self.events.append, source, self.probes, full_reports)
         tree = ast.parse(text)
-        self.plan = asserts.instrument(tree.body)
+        self.plan = asserts.Instrumented()
+        asserts.instrument(tree.body, self.plan)
         self.recorder.expect(self.plan)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)

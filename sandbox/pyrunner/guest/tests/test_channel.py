@@ -5,6 +5,7 @@ import threading
 import unittest
 
 import tests  # noqa: F401
+from sandboxd_guest import channel
 from sandboxd_guest.channel import EXIT_CHANNEL_BROKEN, Channel
 
 
@@ -36,6 +37,18 @@ class SendTest(unittest.TestCase):
         self.channel.send(event)
         self.channel.send({"event": "done"})
         self.assertEqual(self.lines(), [dict(event, nonce="n\"once"), {"event": "done", "nonce": "n\"once"}])
+
+    def test_both_encoders_say_the_same(self):
+        event = {"event": "a", "none": None, "yes": True, "no": False, "n": -1 << 70, "t": "\x7f\udcff\U0001f600/\\"}
+        fast = channel._encoder()
+        held, channel.make_encoder = channel.make_encoder, None
+        try:
+            slow = channel._encoder()
+        finally:
+            channel.make_encoder = held
+        self.assertIsNot(type(fast), type(slow))
+        for each in (event, {}, {"event": "done"}):
+            self.assertEqual("".join(fast(each, 0)), "".join(slow(each, 0)))
 
     def test_refuses_what_is_no_event_value(self):
         for value in (1.5, [], {}, b"", type("Text", (str,), {})("x")):

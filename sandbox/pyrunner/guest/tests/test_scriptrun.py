@@ -71,25 +71,49 @@ class TableTest(unittest.TestCase):
 
 
 WRITERS = """
-import csv, gzip, zipfile, io
+import _pyio, bz2, codecs, csv, gzip, io, lzma, tempfile, zipfile
 text = open("text.txt", "w"); text.write("a" * 10)
 rows = csv.writer(open("rows.csv", "w")); rows.writerow([1, 2])
 packed = gzip.open("packed.gz", "wt"); packed.write("b" * 10)
 binary = open("binary", "wb"); binary.write(b"c")
 archive = zipfile.ZipFile("archive.zip", "w"); archive.writestr("m", "d")
+both = open("both", "wb+"); both.write(b"e")
+pressed = bz2.open("pressed.bz2", "w"); pressed.write(b"f")
+tight = lzma.open("tight.xz", "w"); tight.write(b"g")
+coded = codecs.open("coded", "w", "utf-8"); coded.write("h")
+named = tempfile.NamedTemporaryFile("w", dir=".", delete=False); named.write("i")
+class Loud(io.TextIOWrapper):
+    def write(self, text): return super().write(text.upper())
+loud = Loud(open("loud", "wb")); loud.write("j")
+class Late(io.RawIOBase):
+    def writable(self): return True
+    def write(self, data):
+        with open("late", "ab") as file: return file.write(data)
+late = io.BufferedWriter(Late()); late.write(b"k")
+class Own(io.BufferedIOBase):
+    def close(self):
+        if not self.closed: open("own", "w").close()
+        super().close()
+own = Own()
+slow = _pyio.open("slow", "w"); slow.write("l")
 """
 
 
 def whole(files):
+    import bz2
     import gzip
     import io
+    import lzma
     import zipfile
     with zipfile.ZipFile(io.BytesIO(files["archive.zip"])) as archive:
         member = archive.read("m")
-    return (files["text.txt"], files["rows.csv"], gzip.decompress(files["packed.gz"]), files["binary"], member)
+    named = [data for name, data in files.items() if name.startswith("tmp")]
+    return (files["text.txt"], files["rows.csv"], gzip.decompress(files["packed.gz"]), files["binary"], member,
+            files["both"], bz2.decompress(files["pressed.bz2"]), lzma.decompress(files["tight.xz"]),
+            files["coded"], *named, files["loud"], files["late"], files["own"], files["slow"])
 
 
-WHOLE = (b"a" * 10, b"1,2\r\n", b"b" * 10, b"c", b"d")
+WHOLE = (b"a" * 10, b"1,2\r\n", b"b" * 10, b"c", b"d", b"e", b"f", b"g", b"h", b"i", b"J", b"k", b"", b"l")
 
 
 class EndTest(unittest.TestCase):
