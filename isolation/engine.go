@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/sandboxd/sandboxd/sandbox"
 	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
@@ -37,8 +38,8 @@ type Sandbox interface {
 	// Kill ends every process of the sandbox. It returns at once and may be
 	// called again.
 	Kill() error
-	// Wait blocks until every process of the sandbox is dead, then tells what
-	// the kernel counted: OOMKills and Usage. The other fields stay zero: how
+	// Wait blocks until every process that the program was or started is dead,
+	// then tells what the kernel counted: OOMKills and Usage. The other fields stay zero: how
 	// the program ended is the supervisor's to say.
 	Wait(ctx context.Context) (sandbox.Outcome, error)
 	// Failure says, after Wait, why the sandbox ended when that was the engine's
@@ -48,8 +49,28 @@ type Sandbox interface {
 	// Destroy kills what still runs and returns when nothing of the sandbox is
 	// left on the host. It may be called again.
 	Destroy(ctx context.Context) error
+	// Making tells how the sandbox came to be, on the path of its run.
+	Making() Making
 	// Layers are the isolation layers that hold for this sandbox.
 	Layers() []sandbox.LayerReport
+}
+
+// Making is how a sandbox came to be. What was done ahead of need counts nothing.
+type Making struct {
+	Ready   bool          // it was made ahead of need
+	Pool    time.Duration // looking for a ready one
+	Fork    time.Duration // until its first process existed
+	Isolate time.Duration // from then until it was ready for its run
+}
+
+// Stats are an engine's own figures, since it was made.
+type Stats struct {
+	Ready      int     // sandboxes that wait for a run
+	Taken      int64   // runs that got one of those
+	Dry        int64   // runs that found none
+	Zygotes    int64   // interpreters booted to fork from
+	CPUSeconds float64 // used by everything that the engine runs
+	ReadyBytes int64   // memory of one that waits, what it shares counted in parts (PSS); 0 when unknown
 }
 
 // Plan is a spec after defaults, ceilings and choices: all that an engine sees.
@@ -58,7 +79,10 @@ type Plan struct {
 	Image   string         // name of the image
 	Limits  sandbox.Limits // every field set
 	Collect bool           // files of the workspace are collected after the run
-	Require []sandbox.Layer
+	// Mentions tells whether the program's text speaks of a module: a hint for
+	// what may be ready for it. Nil says nothing.
+	Mentions func(module string) bool
+	Require  []sandbox.Layer
 }
 
 // LimitSupport says how an engine stands to one limit.

@@ -8,7 +8,11 @@ type Usage struct {
 	SystemMillis    float64 `json:"system_ms" doc:"Part of cpu_ms spent in the kernel"`
 	MemoryPeakBytes int64   `json:"memory_peak_bytes" doc:"Most memory in use at once by the whole sandbox; 0 when the engine cannot measure it"`
 	QueueMillis     float64 `json:"queue_ms" doc:"Time the run waited to be admitted"`
-	SetupMillis     float64 `json:"setup_ms" doc:"Time to make the sandbox ready"`
+	Ready           bool    `json:"ready" doc:"The sandbox had been made ahead of need"`
+	SetupMillis     float64 `json:"setup_ms" doc:"Time from admission to the start of the program: pool_ms, fork_ms, isolate_ms, and handing over what to run"`
+	PoolMillis      float64 `json:"pool_ms" doc:"Time to look for a sandbox that was made ahead of need"`
+	ForkMillis      float64 `json:"fork_ms" doc:"Time until the sandbox's first process existed; 0 for one made ahead of need"`
+	IsolateMillis   float64 `json:"isolate_ms" doc:"Time from then until the sandbox was isolated; 0 for one made ahead of need"`
 	RunMillis       float64 `json:"run_ms" doc:"Wall time from the start of the program to its end"`
 	CollectMillis   float64 `json:"collect_ms" doc:"Time to collect files after the program's end"`
 	ReapMillis      float64 `json:"reap_ms" doc:"Time from then until the whole process tree was gone"`

@@ -115,23 +115,36 @@ type nativeSection struct {
 	Python       string   `toml:"python"`        // absolute path; the distribution's by default
 	UIDBase      uint32   `toml:"uid_base"`      // first host id
 	CgroupParent string   `toml:"cgroup_parent"` // a cgroup that is the daemon's alone
-	Preload      []string `toml:"preload"`       // modules that the zygote imports
-	Ready        int      `toml:"ready"`         // sandboxes kept ready for the next runs; none by default
+	Preload      []string `toml:"preload"`       // modules that every zygote imports
+	PreloadSets  []string `toml:"preload_sets"`  // modules that get a zygote of their own, when programs name them
+	Ready        int      `toml:"ready"`         // sandboxes kept ready for the next runs of a preload set, at most
+	ReadyBytes   int64    `toml:"ready_bytes"`   // what these may hold of memory
 }
 
-// mostReady bounds the pool: each ready sandbox holds some 4 MiB.
-const mostReady = 1024
+// What is kept ready unless configuration says otherwise: enough for a burst on
+// all of a small machine, within memory that nobody misses.
+const (
+	mostReady       = 1024
+	usualReady      = 32
+	usualReadyBytes = 128 << 20
+)
 
 func newNativeSection(h host, raw map[string]any) (nativeSection, error) {
 	own := h.ownership()
-	s := nativeSection{UIDBase: own.uidBase, CgroupParent: own.cgroup, Preload: defaultPreload()}
+	s := nativeSection{
+		UIDBase: own.uidBase, CgroupParent: own.cgroup, Preload: defaultPreload(), PreloadSets: []string{"numpy"},
+		Ready: usualReady, ReadyBytes: usualReadyBytes,
+	}
 	if err := decode(raw, &s); err != nil {
 		return s, err
 	}
 	if s.Ready < 0 || s.Ready > mostReady {
 		return s, fmt.Errorf("ready: %d is not between 0 and %d", s.Ready, mostReady)
 	}
-	if err := checkIDs(s.UIDBase, isolation.IDsPerSandbox*(h.sandboxes+uint32(s.Ready)+1)); err != nil { //nolint:gosec // as checked
+	if s.ReadyBytes < 0 {
+		return s, fmt.Errorf("ready_bytes: %d is negative", s.ReadyBytes)
+	}
+	if err := checkIDs(s.UIDBase, isolation.IDsPerSandbox*(h.sandboxes+s.readySandboxes()+1)); err != nil { //nolint:gosec // as checked
 		return s, fmt.Errorf("uid_base: %w", err)
 	}
 	return s, nil
@@ -152,9 +165,14 @@ func makeNative(ctx context.Context, h host, raw map[string]any) (isolation.Engi
 	}
 	return native.New(native.Config{
 		Image: image, Cgroups: groups, Arch: runtime.GOARCH, Log: h.log,
-		UIDBase: s.UIDBase, Preload: s.Preload,
-		Sandboxes: h.sandboxes + uint32(s.Ready), Ready: s.Ready, //nolint:gosec // as checked
+		UIDBase: s.UIDBase, Preload: s.Preload, PreloadSets: s.PreloadSets,
+		Sandboxes: h.sandboxes + s.readySandboxes(), Ready: s.Ready, ReadyBytes: s.ReadyBytes,
 	})
+}
+
+// readySandboxes is how many may be ready at once: of each preload set.
+func (s *nativeSection) readySandboxes() uint32 {
+	return uint32(s.Ready * (1 + len(s.PreloadSets))) //nolint:gosec // both are small, and ids are checked
 }
 
 // defaultPreload is what solutions import most from the standard library.

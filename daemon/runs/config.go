@@ -93,6 +93,7 @@ type Manager struct {
 	queue   *queue
 	live    *registry
 	counts  counters
+	phases  phases
 }
 
 // New makes a manager over probed engines.

@@ -92,6 +92,7 @@ func (k *keeper) create(ctx context.Context) (isolation.Sandbox, error) {
 	defer cancel()
 	sb, err := k.plan.engine.Create(ctx, isolation.Plan{
 		ID: k.id, Image: k.plan.image, Limits: k.plan.limits, Collect: len(k.plan.spec.Collect) > 0, Require: k.plan.require,
+		Mentions: k.plan.mentions,
 	})
 	if err != nil {
 		return nil, setupError(err)
@@ -132,6 +133,9 @@ func (k *keeper) settle(ctx context.Context, sb isolation.Sandbox, w *watch, hea
 		}
 	}
 	o.Usage = mergeUsage(o.Usage, measured, w.begun.base)
+	making := sb.Making()
+	o.Usage.Ready = making.Ready
+	o.Usage.PoolMillis, o.Usage.ForkMillis, o.Usage.IsolateMillis = millis(making.Pool), millis(making.Fork), millis(making.Isolate)
 	o.Usage.SetupMillis = millis(w.begun.at.Sub(began))
 	o.Usage.RunMillis = millis(left.Sub(w.begun.at))
 	o.Usage.CollectMillis = millis(heard.at.Sub(left))

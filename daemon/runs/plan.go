@@ -2,6 +2,7 @@ package runs
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/sandboxd/sandboxd/sandbox"
 )
@@ -15,6 +16,16 @@ type plan struct {
 	require    []sandbox.Layer
 	limits     sandbox.Limits
 	unenforced []string // default limits that the engine cannot enforce
+}
+
+// mentions tells whether the program's text speaks of a module.
+func (p *plan) mentions(module string) bool {
+	for _, text := range []*string{p.spec.Solution, p.spec.Tests, p.spec.Program} {
+		if text != nil && strings.Contains(*text, module) {
+			return true
+		}
+	}
+	return false
 }
 
 // planner turns specs into plans. It starts nothing and changes nothing.

@@ -3,6 +3,7 @@ package runs
 import (
 	"maps"
 
+	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/sandbox"
 )
 
@@ -22,7 +23,12 @@ type Stats struct {
 	Errors   map[sandbox.Kind]int64
 	Live     map[State]int
 	Waiting  int
+	Engines  map[string]isolation.Stats // of the engines that keep figures
+	Phases   map[Phase]Histogram        // of the runs that started
 }
+
+// counted is an engine that keeps figures of its own.
+type counted interface{ Stats() isolation.Stats }
 
 // Stats counts.
 func (m *Manager) Stats() Stats {
@@ -31,6 +37,13 @@ func (m *Manager) Stats() Stats {
 		e.mu.Lock()
 		s.Live[e.state]++
 		e.mu.Unlock()
+	}
+	s.Phases = m.phases.all()
+	s.Engines = map[string]isolation.Stats{}
+	for _, e := range m.planner.engines {
+		if c, ok := e.Engine.(counted); ok {
+			s.Engines[e.Name()] = c.Stats()
+		}
 	}
 	m.counts.mu.Lock()
 	defer m.counts.mu.Unlock()

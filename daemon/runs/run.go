@@ -95,6 +95,9 @@ func (k *keeper) conclude(e pyrunner.Ending, layers []sandbox.LayerReport) sandb
 		res.IntegrityNotes = []string{}
 	}
 	k.m.counts.conclude(res.Verdict)
+	if e.Outcome.Started {
+		k.m.phases.note(res.Usage)
+	}
 	k.m.logger.LogAttrs(context.Background(), slog.LevelInfo, "run ended",
 		slog.String("run_id", k.id), slog.Uint64("tenant", uint64(k.caller.UID)),
 		slog.String("engine", res.Engine), slog.String("verdict", string(res.Verdict)),

@@ -110,6 +110,9 @@ func (s *fakeSandbox) Converse(req pyrunner.Request) *pyrunner.Conversation {
 	return pyrunner.NewConversation(s.daemon, req)
 }
 
+// Making implements isolation.Sandbox.
+func (s *fakeSandbox) Making() isolation.Making { return isolation.Making{} }
+
 // Usage implements isolation.Sandbox.
 func (s *fakeSandbox) Usage() (sandbox.Usage, error) { return s.stage.spent(s.clock()), nil }
 

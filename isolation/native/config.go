@@ -18,8 +18,15 @@ type Config struct {
 	Log       *slog.Logger
 	UIDBase   uint32   // first host id; blocks of isolation.IDsPerSandbox from there on
 	Sandboxes uint32   // live at once, at most, ready ones included
-	Ready     int      // sandboxes kept ready for the next runs, at most; 0 for none
-	Preload   []string // modules that the zygote imports
+	Ready     int      // sandboxes kept ready for the next runs of a preload set, at most; 0 for none
+	Preload   []string // modules that every zygote imports
+
+	// ReadyBytes bounds what the ready sandboxes of a preload set hold of memory;
+	// 0 leaves it to Ready.
+	ReadyBytes int64
+	// PreloadSets are modules that deserve a zygote of their own, which has
+	// imported them: for programs whose text names one.
+	PreloadSets []string
 }
 
 // ids is the number of host ids: the zygote's block and one for each sandbox.

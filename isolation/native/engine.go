@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
@@ -36,16 +36,16 @@ type Engine struct {
 	cfg      Config
 	slots    *slots
 	groups   *groups
-	pool     *pool
+	families *families
 	landlock int
 
-	mu             sync.Mutex
-	zygote         *zygote
-	retired        []*zygote // recycled ones whose last sandboxes still run
-	number         int       // of zygotes started, for their groups' names
-	forksPerZygote int64
-	support        *isolation.Support
-	closed         bool
+	zygotes        atomic.Int64 // started, for their groups' names
+	live           atomic.Int64 // sandboxes that were handed out
+	forksPerZygote atomic.Int64
+
+	mu      sync.Mutex
+	support *isolation.Support
+	closed  bool
 }
 
 // New makes the engine; it starts nothing yet.
@@ -58,14 +58,29 @@ func New(cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("native engine: ask for Landlock: %w", err)
 	}
 	e := &Engine{
-		cfg: cfg, slots: newSlots(cfg.Sandboxes + 1), landlock: abi, forksPerZygote: forksPerZygote,
-		groups: &groups{manager: cfg.Cgroups, keep: 2 * cfg.Ready},
+		cfg: cfg, slots: newSlots(cfg.Sandboxes + 1), landlock: abi,
+		groups: &groups{manager: cfg.Cgroups},
 	}
-	e.pool = newPool(cfg.Ready, cfg.Log, func(ctx context.Context) (*liveSandbox, error) {
-		return e.make(ctx, sandbox.DefaultLimits(), readyShape())
-	})
+	e.groups.keep = 2 * e.mostReady()
+	e.forksPerZygote.Store(forksPerZygote)
+	e.families = newFamilies(e)
 	return e, nil
 }
+
+// readyBytes is what a ready sandbox holds of memory: it shares what it has not
+// written with its zygote.
+const readyBytes = 4 << 20
+
+// mostReady is how many sandboxes of a family are kept ready at most.
+func (e *Engine) mostReady() int {
+	if e.cfg.ReadyBytes > 0 {
+		return min(e.cfg.Ready, int(e.cfg.ReadyBytes/readyBytes))
+	}
+	return e.cfg.Ready
+}
+
+// busy tells whether the processors have runs to serve.
+func (e *Engine) busy() bool { return e.live.Load() >= int64(runtime.NumCPU()) }
 
 // Name implements isolation.Engine.
 func (e *Engine) Name() string { return Name }
@@ -79,32 +94,40 @@ func (e *Engine) Create(ctx context.Context, p isolation.Plan) (isolation.Sandbo
 	if err := support.Refuse(p.Require); err != nil {
 		return nil, err
 	}
-	s, err := e.create(ctx, p.Limits, p.Collect)
+	s, err := e.create(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	s.layers = support.Layers
-	e.pool.start()
 	return s, nil
 }
 
 // create gives a sandbox the limits of one run: a ready one where its mounts and
 // its filter are as the run needs them, else a new one.
-func (e *Engine) create(ctx context.Context, l sandbox.Limits, collect bool) (*liveSandbox, error) {
+func (e *Engine) create(ctx context.Context, p isolation.Plan) (*liveSandbox, error) {
+	began := time.Now()
+	family := e.families.choose(p.Mentions)
+	want := shapeOf(p.Limits, p.Collect)
 	var s *liveSandbox
-	want := shapeOf(l, collect)
 	if want == readyShape() {
-		s = e.pool.take()
+		family.pool.start()
+		s = family.pool.take()
 	}
-	if s == nil {
+	pooled := time.Since(began)
+	if s != nil {
+		s.making = isolation.Making{Ready: true}
+	} else {
 		var err error
-		if s, err = e.make(ctx, l, want); err != nil {
+		if s, err = e.make(ctx, family, p.Limits, want); err != nil {
 			return nil, err
 		}
 	}
-	rlimits, err := e.confine().Rlimits(l)
+	s.making.Pool = pooled
+	e.live.Add(1)
+	s.handedOut = true
+	rlimits, err := e.confine().Rlimits(p.Limits)
 	if err == nil {
-		err = s.group.setLimits(groupLimits(l))
+		err = s.group.setLimits(groupLimits(p.Limits))
 	}
 	if err == nil {
 		err = s.setRlimits(rlimits)
@@ -147,10 +170,10 @@ func (e *Engine) confine() isolation.Confine {
 
 // make makes a new sandbox, without asking whether what it needs was proven:
 // Probe itself uses it. l are limits of that shape.
-func (e *Engine) make(ctx context.Context, l sandbox.Limits, want shape) (_ *liveSandbox, err error) {
+func (e *Engine) make(ctx context.Context, f *family, l sandbox.Limits, want shape) (_ *liveSandbox, err error) {
 	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
-	z, err := e.ready(ctx)
+	z, err := f.ready(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -179,66 +202,6 @@ func (e *Engine) make(ctx context.Context, l sandbox.Limits, want shape) (_ *liv
 	return s, nil
 }
 
-// ready returns a live zygote with one user more, started anew when the last one
-// has ended or has forked enough.
-func (e *Engine) ready(ctx context.Context) (*zygote, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil, sandbox.Errorf(sandbox.KindUnavailable, "create sandbox", "engine native", "it is closed")
-	}
-	if err := e.buryRetired(false); err != nil {
-		return nil, err
-	}
-	if z := e.zygote; z != nil && z.alive() && z.forks.Load() < e.forksPerZygote {
-		z.users.Add(1)
-		return z, nil
-	}
-	if old := e.zygote; old != nil {
-		if !old.alive() {
-			e.cfg.Log.LogAttrs(ctx, slog.LevelWarn, "zygote ended; starting another",
-				slog.String("engine", Name), slog.Any("err", old.goneError()))
-		}
-		e.retired = append(e.retired, old)
-		e.zygote = nil
-	}
-	e.number++
-	group, err := e.cfg.Cgroups.Create(fmt.Sprintf("zygote-%d", e.number), cgroup.Limits{
-		MemoryBytes: zygoteMemory, Pids: int64(e.cfg.Sandboxes) + 64,
-	})
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bootTimeout)
-	defer cancel()
-	z, err := startZygote(ctx, e.cfg, e.cfg.Image, group)
-	if err != nil {
-		return nil, errors.Join(err, emptyAndDelete(group))
-	}
-	e.zygote = z
-	z.users.Add(1)
-	return z, nil
-}
-
-// buryRetired ends the zygotes that nobody needs any more; all of them when the
-// engine closes. A dead one's sandboxes are dead too.
-func (e *Engine) buryRetired(all bool) error {
-	var errs []error
-	e.retired = slices.DeleteFunc(e.retired, func(z *zygote) bool {
-		if !all && z.alive() && z.users.Load() > 0 {
-			return false
-		}
-		errs = append(errs, e.bury(z))
-		return true
-	})
-	return errors.Join(errs...)
-}
-
-func (e *Engine) bury(z *zygote) error {
-	z.kill()
-	return emptyAndDelete(z.group)
-}
-
 // Reap implements isolation.Engine. What a dead daemon leaves lives in its
 // cgroups: the zygote ends with its control socket, and with it every sandbox,
 // their mounts and network namespaces; only directories of cgroups remain, and
@@ -249,18 +212,14 @@ func (e *Engine) Reap(ctx context.Context) error {
 
 // Close implements isolation.Engine.
 func (e *Engine) Close(ctx context.Context) error {
-	e.pool.close()
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil
-	}
+	closed := e.closed
 	e.closed = true
-	if e.zygote != nil {
-		e.retired = append(e.retired, e.zygote)
-		e.zygote = nil
+	e.mu.Unlock()
+	if closed {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 	defer cancel()
-	return errors.Join(e.buryRetired(true), e.groups.close(ctx), e.cfg.Cgroups.Close())
+	return errors.Join(e.families.close(), e.groups.close(ctx), e.cfg.Cgroups.Close())
 }

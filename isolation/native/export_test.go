@@ -1,6 +1,8 @@
 package native
 
 import (
+	"time"
+
 	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/sandbox"
 )
@@ -16,55 +18,69 @@ func (e *Engine) PretendMissing(layer sandbox.Layer, reason string) {
 	}
 }
 
-// ZygotePID is the process id of the live zygote, 0 when there is none.
+// ZygotePID is the process id of the usual zygote, 0 when there is none.
 func (e *Engine) ZygotePID() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.zygote == nil {
+	f := e.families.usual
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.zygote == nil {
 		return 0
 	}
-	return e.zygote.proc.PID()
+	return f.zygote.proc.PID()
 }
 
-// KillZygote ends the zygote as an accident would.
+// KillZygote ends the usual zygote as an accident would.
 func (e *Engine) KillZygote() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.zygote == nil {
+	f := e.families.usual
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.zygote == nil {
 		return
 	}
-	e.zygote.proc.Kill()
-	<-e.zygote.proc.Done()
+	f.zygote.proc.Kill()
+	<-f.zygote.proc.Done()
 }
 
-// ReadyCount is how many sandboxes wait in the pool.
+// ReadyCount is how many sandboxes wait in the usual pool.
 func (e *Engine) ReadyCount() int {
-	e.pool.mu.Lock()
-	defer e.pool.mu.Unlock()
-	return len(e.pool.ready)
+	p := e.families.usual.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.ready)
 }
 
 // KillReady ends the sandboxes that wait, as an accident would.
 func (e *Engine) KillReady() {
-	e.pool.mu.Lock()
-	defer e.pool.mu.Unlock()
-	for _, s := range e.pool.ready {
+	p := e.families.usual.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.ready {
 		_ = s.proc.Kill()
 	}
 }
 
 // SetForksPerZygote makes zygotes end early.
-func (e *Engine) SetForksPerZygote(n int64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.forksPerZygote = n
-}
+func (e *Engine) SetForksPerZygote(n int64) { e.forksPerZygote.Store(n) }
 
 // RetiredCount is how many old zygotes still live.
 func (e *Engine) RetiredCount() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.retired)
+	f := e.families.usual
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.retired)
+}
+
+// Awake tells whether a preload set is up.
+func (e *Engine) Awake(module string) bool {
+	e.families.mu.Lock()
+	f := e.families.byModule[module]
+	e.families.mu.Unlock()
+	return f != nil && f.awake()
+}
+
+// SetEviction makes unused preload sets go early.
+func (e *Engine) SetEviction(after, pause time.Duration) {
+	e.families.after, e.families.pause = after, pause
 }
 
 // NetworkOf is the zygote's number of a sandbox's network.
@@ -91,18 +107,20 @@ func live(sb isolation.Sandbox) *liveSandbox {
 // KillReadyPrograms ends the programs of the sandboxes that wait and leaves their
 // first processes alive.
 func (e *Engine) KillReadyPrograms() {
-	e.pool.mu.Lock()
-	defer e.pool.mu.Unlock()
-	for _, s := range e.pool.ready {
+	p := e.families.usual.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.ready {
 		_ = s.direct.Kill()
 	}
 }
 
 // Waiting is how many orders the zygote has not answered.
 func (e *Engine) Waiting() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.zygote.mu.Lock()
-	defer e.zygote.mu.Unlock()
-	return len(e.zygote.waiting)
+	f := e.families.usual
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.zygote.mu.Lock()
+	defer f.zygote.mu.Unlock()
+	return len(f.zygote.waiting)
 }

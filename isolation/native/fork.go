@@ -27,7 +27,9 @@ func (s *liveSandbox) fork(ctx context.Context, l sandbox.Limits, want shape) (e
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	err = s.order(ctx, l, want, append(far, s.group.AttachFDs()...))
+	forked := time.Now()
 	if err = errors.Join(err, stdio.CloseAll(far)); err != nil {
 		return err
 	}
@@ -40,6 +42,7 @@ func (s *liveSandbox) fork(ctx context.Context, l sandbox.Limits, want shape) (e
 		}
 		return errors.Join(fmt.Errorf("set up sandbox: %w", err), s.proc.Wait(context.WithoutCancel(ctx)), s.proc.Close())
 	}
+	s.making = isolation.Making{Fork: forked.Sub(began), Isolate: time.Since(forked)}
 	return nil
 }
 
@@ -150,6 +153,7 @@ func (p *program) Exit() (code, signal int, known bool) {
 			p.sandbox.undone.Store(true)
 		}
 	}
+	p.sandbox.alone.Store(err == nil)
 	_ = p.sandbox.proc.Kill() // Destroy tells what cannot be killed
 	return exit.Code, int(exit.Signal), err == nil && p.heard
 }

@@ -10,35 +10,62 @@ import (
 )
 
 // pool keeps sandboxes that were forked and isolated ahead of need, each for one
-// run. It is filled off the request path by one goroutine.
+// run. One goroutine fills it, off the path of requests and while processors are
+// idle: what it makes costs as much as what a run makes for itself.
+//
+// It keeps few at first, twice as many each time a run finds none, up to most,
+// and half as many again after a while without such a run.
 type pool struct {
-	fill func(context.Context) (*liveSandbox, error)
-	log  *slog.Logger
-	size int
+	fill  func(context.Context) (*liveSandbox, error)
+	busy  func() bool // the processors have runs to serve
+	log   *slog.Logger
+	least int
+	most  int
+	pause time.Duration // between looks at whether the pool may shrink
 
-	mu    sync.Mutex
-	ready []*liveSandbox
-	wake  chan struct{}
-	stop  context.CancelFunc
-	done  chan struct{}
+	mu       sync.Mutex
+	ready    []*liveSandbox
+	target   int
+	lastDry  time.Time
+	lastTake time.Time
+	taken    int64
+	dry      int64
+
+	wake chan struct{}
+	stop context.CancelFunc
+	done chan struct{}
 }
 
-// retryAfter is the pause after a sandbox could not be made.
-const retryAfter = time.Second
+const (
+	// leastReady is what an idle pool keeps.
+	leastReady = 8
+	// shrinkAfter is how long nobody must have found the pool empty for it to
+	// become smaller.
+	shrinkAfter = time.Minute
+	// retryAfter is the pause after a sandbox could not be made.
+	retryAfter = time.Second
+	// busyPause is how long filling waits for processors before it looks again.
+	busyPause = 5 * time.Millisecond
+)
 
-func newPool(size int, log *slog.Logger, fill func(context.Context) (*liveSandbox, error)) *pool {
-	return &pool{fill: fill, log: log, size: size, wake: make(chan struct{}, 1)}
+func newPool(most int, log *slog.Logger, busy func() bool, fill func(context.Context) (*liveSandbox, error)) *pool {
+	least := min(leastReady, most)
+	return &pool{
+		fill: fill, busy: busy, log: log, least: least, most: most, target: least, pause: shrinkAfter / 2,
+		wake: make(chan struct{}, 1),
+	}
 }
 
 // start begins to fill; once.
 func (p *pool) start() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stop != nil || p.size == 0 {
+	if p.stop != nil || p.most == 0 {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop, p.done = stop, make(chan struct{})
+	p.lastTake = time.Now()
 	go p.keepFilled(ctx)
 }
 
@@ -47,23 +74,37 @@ func (p *pool) take() *liveSandbox {
 	for {
 		s := p.pop()
 		if s == nil || s.usable() {
+			p.note(s != nil)
 			return s
 		}
 		s.discard() // it died while it waited
 	}
 }
 
+// pop takes the oldest, so that none waits until its zygote is gone.
 func (p *pool) pop() *liveSandbox {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.signal()
 	if len(p.ready) == 0 {
 		return nil
 	}
-	last := len(p.ready) - 1
-	s := p.ready[last]
-	p.ready = p.ready[:last]
+	s := p.ready[0]
+	p.ready = p.ready[1:]
 	return s
+}
+
+func (p *pool) note(found bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lastTake = time.Now()
+	if found {
+		p.taken++
+	} else if p.most > 0 {
+		p.dry++
+		p.lastDry = p.lastTake
+		p.target = min(p.most, 2*p.target)
+	}
+	p.signal()
 }
 
 func (p *pool) signal() {
@@ -76,8 +117,14 @@ func (p *pool) signal() {
 // keepFilled makes sandboxes while there are fewer than there should be.
 func (p *pool) keepFilled(ctx context.Context) {
 	defer close(p.done)
+	tick := time.NewTicker(p.pause)
+	defer tick.Stop()
 	for {
-		for p.missing() && ctx.Err() == nil {
+		for p.missing() > 0 && ctx.Err() == nil {
+			if p.busy() {
+				pause(ctx, busyPause)
+				continue
+			}
 			s, err := p.fill(ctx)
 			if err != nil {
 				if ctx.Err() == nil {
@@ -95,20 +142,46 @@ func (p *pool) keepFilled(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-p.wake:
+		case <-tick.C:
+			p.shrink()
 		}
 	}
 }
 
-func (p *pool) missing() bool {
+// shrink halves the target of a pool that was not found empty for a while.
+func (p *pool) shrink() {
+	p.mu.Lock()
+	if time.Since(p.lastDry) > shrinkAfter {
+		p.target = max(p.least, p.target/2)
+	}
+	excess := len(p.ready) - p.target
+	p.mu.Unlock()
+	for ; excess > 0; excess-- {
+		if s := p.pop(); s != nil {
+			s.discard()
+		}
+	}
+}
+
+func (p *pool) missing() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.ready) < p.size
+	return p.target - len(p.ready)
+}
+
+// idle tells for how long nobody has asked for a sandbox.
+func (p *pool) idle() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Since(p.lastTake)
 }
 
 func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-time.After(d):
+	case <-timer.C:
 	}
 }
 

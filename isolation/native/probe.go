@@ -66,7 +66,7 @@ func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
 func (e *Engine) lookInside(ctx context.Context) ([]sandbox.LayerReport, error) {
 	limits := sandbox.DefaultLimits()
 	posture, err := isolation.Examine(ctx, limits, func(ctx context.Context) (isolation.Sandbox, error) {
-		return e.create(ctx, limits, false)
+		return e.create(ctx, isolation.Plan{Limits: limits})
 	})
 	if err != nil {
 		return nil, err

@@ -35,6 +35,10 @@ type liveSandbox struct {
 
 	hostOOM atomic.Bool // killed for memory below its own limit
 	undone  atomic.Bool // its first process was killed by somebody outside
+	alone   atomic.Bool // its program is known to have ended, which was alone in it
+
+	making    isolation.Making
+	handedOut bool
 
 	destroy sync.Mutex
 	gone    bool
@@ -70,6 +74,9 @@ func (s *liveSandbox) setRlimits(limits []pyrunner.Rlimit) error {
 	return nil
 }
 
+// Making implements isolation.Sandbox.
+func (s *liveSandbox) Making() isolation.Making { return s.making }
+
 // Layers implements isolation.Sandbox.
 func (s *liveSandbox) Layers() []sandbox.LayerReport { return s.layers }
 
@@ -94,8 +101,12 @@ func (s *liveSandbox) Usage() (sandbox.Usage, error) {
 // becomes readable only after all others are dead (zap_pid_ns_processes,
 // kernel/pid_namespace.c).
 func (s *liveSandbox) Wait(ctx context.Context) (sandbox.Outcome, error) {
-	if err := s.proc.Wait(ctx); err != nil {
-		return sandbox.Outcome{}, err
+	// The program and its threads are dead, and nobody else was in there but the
+	// sleeper, which runs nothing: taking its memory down can wait for Destroy.
+	if !s.alone.Load() {
+		if err := s.proc.Wait(ctx); err != nil {
+			return sandbox.Outcome{}, err
+		}
 	}
 	usage, err := s.Usage()
 	if err != nil {
@@ -165,6 +176,9 @@ func (s *liveSandbox) Destroy(ctx context.Context) error {
 		return err
 	}
 	s.gone = true
+	if s.handedOut {
+		s.engine.live.Add(-1)
+	}
 	s.zygote.release(s.network)
 	s.zygote.users.Add(-1)
 	s.engine.slots.give(s.firstID)

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/sandboxd/sandboxd/images"
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
 	"github.com/sandboxd/sandboxd/internal/linux/fdpass"
 	"github.com/sandboxd/sandboxd/internal/linux/spawn"
@@ -61,7 +60,8 @@ type zygoteConfig struct {
 }
 
 // startZygote makes a container and boots the image's interpreter in it.
-func startZygote(ctx context.Context, cfg Config, image *images.Image, group *cgroup.Group) (z *zygote, err error) {
+func startZygote(ctx context.Context, cfg Config, preload []string, group *cgroup.Group) (z *zygote, err error) {
+	image := cfg.Image
 	control, far, err := fdpass.Pair()
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func startZygote(ctx context.Context, cfg Config, image *images.Image, group *cg
 		err = setupWrite.Close()
 	}
 	if err == nil {
-		err = z.boot(ctx, cfg, image, bootWrite)
+		err = z.boot(ctx, cfg, preload, bootWrite)
 	}
 	if err != nil {
 		z.kill()
@@ -114,7 +114,7 @@ func startZygote(ctx context.Context, cfg Config, image *images.Image, group *cg
 }
 
 // boot sends the guest's code and waits until it is ready for orders.
-func (z *zygote) boot(ctx context.Context, cfg Config, image *images.Image, w *os.File) error {
+func (z *zygote) boot(ctx context.Context, cfg Config, preload []string, w *os.File) error {
 	stop := context.AfterFunc(ctx, z.proc.Kill)
 	defer stop()
 	go func() { // an early death must not leave us waiting for its answer
@@ -126,7 +126,7 @@ func (z *zygote) boot(ctx context.Context, cfg Config, image *images.Image, w *o
 		return err
 	}
 	config := zygoteConfig{
-		Numbers: numbers, SitePackages: orEmpty(image.SitePackages), Preload: orEmpty(cfg.Preload), Groups: []int{},
+		Numbers: numbers, SitePackages: orEmpty(cfg.Image.SitePackages), Preload: orEmpty(preload), Groups: []int{},
 		Park: parkCode(cfg.Arch),
 	}
 	for i := range z.group.AttachFiles() {

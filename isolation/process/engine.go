@@ -130,6 +130,7 @@ func (s *liveSandbox) start(ctx context.Context, p isolation.Plan) error {
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	stream, fds, err := fdpass.StreamPair()
 	if err != nil {
 		return err
@@ -145,6 +146,7 @@ func (s *liveSandbox) start(ctx context.Context, p isolation.Plan) error {
 	if err = errors.Join(err, far.Close()); err != nil {
 		return errors.Join(err, stream.Close())
 	}
+	forked := time.Now()
 	stop := context.AfterFunc(ctx, s.proc.Kill)
 	defer stop()
 	if err = pyrunner.WriteBoot(stream, pyrunner.EntrySupervisor, config); err == nil {
@@ -155,6 +157,7 @@ func (s *liveSandbox) start(ctx context.Context, p isolation.Plan) error {
 		<-s.proc.Done()
 		return errors.Join(fmt.Errorf("set up sandbox: %w", err), context.Cause(ctx), stream.Close())
 	}
+	s.making = isolation.Making{Fork: forked.Sub(began), Isolate: time.Since(forked)}
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sandboxd/sandboxd/internal/linux/pidfd"
 	"github.com/sandboxd/sandboxd/internal/linux/spawn"
+	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/sandbox"
 	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
 )
@@ -20,6 +21,7 @@ type liveSandbox struct {
 	uid    uint32
 	dir    string
 	layers []sandbox.LayerReport
+	making isolation.Making
 	stream *net.UnixConn
 	proc   *spawn.Process
 
@@ -34,6 +36,9 @@ type liveSandbox struct {
 func (s *liveSandbox) Converse(req pyrunner.Request) *pyrunner.Conversation {
 	return pyrunner.NewConversation(s.stream, req)
 }
+
+// Making implements isolation.Sandbox.
+func (s *liveSandbox) Making() isolation.Making { return s.making }
 
 // Layers implements isolation.Sandbox.
 func (s *liveSandbox) Layers() []sandbox.LayerReport { return s.layers }

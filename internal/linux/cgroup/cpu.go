@@ -4,7 +4,10 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 )
 
 // readNanos reads one of the cpuacct files, in nanoseconds.
@@ -46,4 +49,24 @@ func parseCPUStat(data []byte) (CPU, error) {
 	user, errUser := parseKey(data, "user_usec")
 	system, errSystem := parseKey(data, "system_usec")
 	return CPU{TotalMicros: total, UserMicros: user, SystemMicros: system}, errors.Join(errTotal, errUser, errSystem)
+}
+
+// CPU is what all groups together have used since the parent was made, those
+// that are gone included.
+func (m *Manager) CPU() (CPU, error) {
+	parents, err := m.tree.parents()
+	if err != nil {
+		return CPU{}, err
+	}
+	for _, dir := range parents {
+		data, err := os.ReadFile(filepath.Join(dir, "cpuacct.usage"))
+		if err == nil {
+			nanos, err := parseInt(data)
+			return CPU{TotalMicros: nanos / 1000}, err
+		}
+		if data, err = os.ReadFile(filepath.Join(dir, "cpu.stat")); err == nil && m.Version() == 2 {
+			return parseCPUStat(data)
+		}
+	}
+	return CPU{}, fmt.Errorf("read CPU of %d groups' parent: %w", len(parents), fs.ErrNotExist)
 }

@@ -3,6 +3,7 @@
 package stdio
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -80,6 +81,25 @@ func (s *Streams) PID() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.process.pid
+}
+
+// MemoryBytes is the process's memory, what it shares counted in parts (PSS,
+// proc_pid_smaps(5)). Reading it takes a walk through its pages.
+func (s *Streams) MemoryBytes() (int64, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(s.PID()) + "/smaps_rollup")
+	if err != nil {
+		return 0, fmt.Errorf("read memory: %w", err)
+	}
+	_, rest, ok := bytes.Cut(data, []byte("\nPss:"))
+	fields := bytes.Fields(rest)
+	if !ok || len(fields) == 0 {
+		return 0, errors.New("read memory: no Pss")
+	}
+	kibibytes, err := strconv.ParseInt(string(fields[0]), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read memory: %w", err)
+	}
+	return kibibytes << 10, nil
 }
 
 // Kill ends the process. One that has ended already is no error.

@@ -181,6 +181,13 @@ func TestStreams_TellHowItEnded(t *testing.T) {
 	}
 }
 
+func TestStreams_TellTheMemory(t *testing.T) {
+	s, _ := start(t, `sleep 60`)
+	if bytes, err := s.MemoryBytes(); err != nil || bytes < 64<<10 || bytes > 64<<20 {
+		t.Errorf("%d, %v", bytes, err)
+	}
+}
+
 func TestStreams_InputIsFinal(t *testing.T) {
 	s, _ := start(t, `echo more >&0 || echo refused`)
 	if err := errors.Join(s.Input("given"), s.Tell([]byte("!"))); err != nil {

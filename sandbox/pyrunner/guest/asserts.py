@@ -99,7 +99,6 @@ def _rewrite(node, result):
     failing = _call(mark + "failing", [fails, _constant(site, made)], made)
     raised, passes, branch = _new(Raise), _new(Expr), _new(If)
     raised.exc = _call(mark + "failed", [failing] if node.msg is None else [failing, node.msg], made)
-    raised.cause = None
     passes.value = _call(mark + "passed", [_constant(token, made)], made)
     branch.test, branch.body, branch.orelse = test, [passes], [raised]
     made += raised, passes, branch
@@ -115,21 +114,22 @@ def _place(nodes, node):
 
 
 # Nodes are made without their types' __init__, which looks up and compares the
-# names of all fields. Each node made is added to a list, to get its place.
+# names of all fields; optional fields are None in the types. Each node made is
+# added to a list, to get its place.
 _new = AST.__new__
 _NO_KEYWORDS = []
 
 
 def _constant(value, made):
     node = _new(Constant)
-    node.value, node.kind = value, None
+    node.value = value
     made.append(node)
     return node
 
 
 def _call(probe, arguments, made):
     node, function = _new(Call), _new(Constant)
-    function.value, function.kind = probe, None
+    function.value = probe
     node.func, node.args, node.keywords = function, arguments, _NO_KEYWORDS
     made += node, function
     return node
@@ -190,16 +190,17 @@ class Probes:
     statement at a time, while threads, recursion and coroutines switch between
     frames. Frames are remembered by id, so as not to keep them alive."""
 
-    __slots__ = ("space", "told", "log", "recent", "operands", "fails", "sites", "_named")
+    __slots__ = ("space", "told", "log", "recent", "operands", "fails", "_named")
 
-    def __init__(self, shower, repr_room, room, full_reports):
+    def __init__(self, shown, shower, repr_room, room, full_reports):
+        """shown: what is known of each site's operands, filled in later."""
         self.space = {"__builtins__": {}}
-        self.told, self.log, self.operands, self.sites = set(), [], {}, []
+        self.told, self.log, self.operands = set(), [], {}
         self.recent = deque(maxlen=_RECENT)
         self.fails = count().__next__
         functions = _operand_probes(self.operands, self.told.add)
         functions += _failure_probes(
-            self.operands, self.log, self.recent, self.sites, shower, repr_room, room, full_reports)
+            self.operands, self.log, self.recent, shown, shower, repr_room, room, full_reports)
         self._named = {function.__name__: self._opaque(function) for function in functions}
         self._named["fails"] = self.fails
 
@@ -310,13 +311,13 @@ class Recorder:
     """Makes events of what the probes noted. It works between statements only,
     and believes no more of the notes than it must."""
 
-    def __init__(self, send, source, probes, full_reports):
+    def __init__(self, send, source, instrumented, probes, full_reports):
         self._send = send
         self._source = source
         self._probes = probes
         self._full_reports = full_reports
         self._budget = reprs.Budget()
-        self._sites, self._by_token = [], {}
+        self._sites, self._by_token = instrumented.sites, instrumented.tokens
         self._passed, self._failed = set(), set()
         self._raised = []  # (error, message) of this statement
         self._counted = 0  # what the next look at the counter would give
@@ -325,13 +326,9 @@ class Recorder:
         self.failures = 0
         self.unreported = 0
 
-    def expect(self, instrumented):
-        self._sites.extend(instrumented.sites)
-        self._by_token.update(instrumented.tokens)
-        self._probes.sites.extend(instrumented.shown)
-
     def collect(self):
-        """Sends what was noted since."""
+        """Sends what was noted since. Returns whether there is more to see to:
+        failures, or things to forget."""
         told = self._probes.told
         if told:
             sites = []
@@ -350,6 +347,7 @@ class Recorder:
             self._evaluated += failed
             self.failures += failed
             self._take_log()
+        return self.failures or self.trash or self._probes.operands
 
     def _take_log(self):
         log = self._probes.log
@@ -420,8 +418,8 @@ class Recorder:
         return things
 
     def finish(self):
-        """Failing evaluations of which no note is left: those that said
-        nothing new, or that user code has taken away."""
+        """The last event. Failing evaluations of which no note is left are
+        those that said nothing new, or that user code has taken away."""
         self.collect()
         missing = self._evaluated - self._noted
         if missing > 0:
@@ -430,3 +428,4 @@ class Recorder:
                 missing -= 1
                 self.failures -= 1
             self.unreported += missing
+        return {"event": "done", "unreported": self.unreported} if self.unreported else {"event": "done"}

@@ -130,8 +130,8 @@ def _receiver(place):
     errno_of, traceback_of = _errno_of, _traceback_of
     exit_code, broken, retry, limit = EXIT_CHANNEL_BROKEN, OSError, EINTR, TESTS_BYTES_MAX
 
-    def read_exactly(fd, count):
-        chunks, missing = [], count
+    def receive_tests():
+        fd, chunks, missing, parts = place[2], [], 4, 1
         while missing:
             try:
                 chunk = take(fd, smallest(missing, 1 << 20))
@@ -145,14 +145,12 @@ def _receiver(place):
                 end_process(exit_code)
             chunks.append(chunk)
             missing -= size(chunk)
-        return b"".join(chunks)
-
-    def receive_tests():
-        fd = place[2]
-        length = number(read_exactly(fd, 4), "big")
-        if length > limit:
-            end_process(exit_code)
-        message, _ = scan(read_exactly(fd, length).decode("utf-8"), 0)
+            if not missing and parts:  # it was the length
+                missing, parts = number(b"".join(chunks), "big"), 0
+                chunks.clear()
+                if missing > limit:
+                    end_process(exit_code)
+        message, _ = scan(b"".join(chunks).decode("utf-8"), 0)
         shut(fd)
         return message["tests"]
 

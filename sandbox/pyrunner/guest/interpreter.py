@@ -2,7 +2,6 @@
 does at its end."""
 
 import builtins
-import gc
 import site
 import sys
 from _signal import SIG_UNBLOCK, SIGALRM, alarm, pthread_sigmask, signal
@@ -113,12 +112,6 @@ _late_code = []
 
 def _end_late(*_):
     _exit(_late_code[-1])
-
-
-def hide():
-    """Last, before user code: what exists now can no longer be found through
-    gc.get_objects() and gc.get_referrers()."""
-    gc.freeze()
 
 
 def _give_way(workspace, entries):

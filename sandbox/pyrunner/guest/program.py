@@ -10,6 +10,7 @@ import sys
 from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask, valid_signals
 from importlib import import_module
 from os import _exit
+from sys import getprofile, gettrace, setprofile, settrace
 
 from sandboxd_guest.channel import EXIT_CHANNEL_BROKEN, Channel
 
@@ -28,7 +29,7 @@ def run(plan, channel):
     outcomes.append(_begin(dict(plan), channel, outcomes, globals().pop("_harness")))
     plan.clear()
     try:
-        _drive(outcomes, exec, BaseException, sys.gettrace, sys.settrace, sys.getprofile, sys.setprofile,
+        _drive(outcomes, exec, BaseException, gettrace, settrace, getprofile, setprofile,
                pthread_sigmask, SIG_BLOCK, SIG_SETMASK, _SIGNALS)
     finally:
         end_process(code)

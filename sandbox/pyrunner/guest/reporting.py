@@ -220,8 +220,8 @@ class Report:
     def _files(self):
         """The space of the code that writes files."""
         space = dict(_FILES_SPACE, streams=self._streams)
-        for name, kinds in _MORE_FILES.items():
-            module = _modules.get(name)
+        for name in () if _modules.keys().isdisjoint(_MORE_FILES) else _MORE_FILES:
+            module, kinds = _modules.get(name), _MORE_FILES[name]
             if type(module) is type(sys):
                 for name, place in kinds.items():
                     kind = vars(module).get(name)

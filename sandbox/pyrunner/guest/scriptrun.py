@@ -38,7 +38,7 @@ def session(report, plan, send, receive_tests, outcomes, harness):
     report.hold(PROGRAM, text)
     textmodule.show_lines(PROGRAM, text)
     loader = textmodule.TextLoader(PROGRAM, text)
-    interpreter.hide()
+    gc.freeze()  # hides what exists from gc.get_objects() and gc.get_referrers()
     # After that, so that the collector can free it at the end.
     sys.modules["__main__"] = main = textmodule.main_module(plan["workspace"] + "/" + PROGRAM, loader)
     try:

@@ -9,7 +9,7 @@ import __future__
 import sys
 import warnings
 from ast import PyCF_ONLY_AST, Assert, Constant, Expr, Module
-from gc import disable as gc_disable, enable as gc_enable, isenabled as gc_is_enabled
+from gc import disable as gc_disable, enable as gc_enable, freeze as gc_freeze, isenabled as gc_is_enabled
 
 from sandboxd_guest import asserts, interpreter, reporting, textmodule
 from sandboxd_guest.pristine import builtins_copy as __builtins__
@@ -36,7 +36,7 @@ def session(tests, plan, send, receive_tests, outcomes, harness):
     """tests: what made_ahead made; outcomes: the list to which the driver adds,
     after each step, None or the exception that came out; harness: its modules,
     kept alive because freeing them would cost time."""
-    report = tests.report
+    report, recorder = tests.report, tests.recorder
     report.begin(plan, send, outcomes, interpreter.prepare(plan, TESTS))
     text, main = plan["solution"], tests.main
     tests.begin(plan)
@@ -51,7 +51,7 @@ def session(tests, plan, send, receive_tests, outcomes, harness):
         sys._current_frames = dict
         if _HAS_CURRENT_EXCEPTIONS:
             sys._current_exceptions = dict
-        interpreter.hide()
+        gc_freeze()  # what exists now is hidden from gc.get_objects() and gc.get_referrers()
         yield code, tests.solution, True
         error = report.outcome()
         if error is not None:
@@ -66,11 +66,11 @@ def session(tests, plan, send, receive_tests, outcomes, harness):
             code, site, line = pending.pop()
             yield code, main, True
             error = report.outcome()
-            if tests.collect(error):
+            if recorder.collect() or error is not None:
                 yield from tests.settle(error, site, line)
-                if tests.stopped():
+                if recorder.failures and plan.get("fail_fast"):
                     break
-        tests.done()
+        report.tell(recorder.finish())
         yield from report.leave(0)
     except BaseException as error:
         yield from report.failed_itself(error, phase)
@@ -91,21 +91,20 @@ class Tests:
 
     def __init__(self, own, exposed, options):
         room, full = reporting.message_room(options), options.get("failures_max", FAILURES_MAX)
-        self._probes = asserts.Probes(exposed["reprs"], options.get("repr_bytes") or REPR_CHARS, room, full)
+        self._instrumented = asserts.Instrumented()
+        self._probes = asserts.Probes(
+            self._instrumented.shown, exposed["reprs"], options.get("repr_bytes") or REPR_CHARS, room, full)
         own = own + [self._probes.space]
         self.report = reporting.Report(room, (SOLUTION, TESTS), own, exposed)
         self._source = SourceText()
-        self._recorder = asserts.Recorder(self.report.tell, self._source, self._probes, full)
-        self._instrumented = asserts.Instrumented()
+        self.recorder = asserts.Recorder(self.report.tell, self._source, self._instrumented, self._probes, full)
         self._failures_max = full
-        self._fail_fast = False
         self._solution, self._main = textmodule.Solution(SOLUTION), textmodule.main_module("")
         self.solution, self.main = vars(self._solution.module), vars(self._main)
         self.error = None
 
     def begin(self, plan):
         text, folder = plan["solution"], plan["workspace"]
-        self._fail_fast = plan.get("fail_fast", False)
         self.report.hold(SOLUTION, text)
         self.main["__file__"] = folder + "/" + TESTS
         sys.modules["__main__"] = self._main
@@ -120,26 +119,37 @@ class Tests:
         collecting = gc_is_enabled()
         gc_disable()  # a syntax tree is many objects and no garbage
         try:
-            flags = compile(text, TESTS, "exec", dont_inherit=True, optimize=0).co_flags & _FUTURE_FLAGS
-            body = self._split(text, flags)
+            tree = compile(text, TESTS, "exec", PyCF_ONLY_AST, dont_inherit=True)
+            # Whole, for its warnings and for what is wrong only then.
+            code = compile(tree, TESTS, "exec", dont_inherit=True, optimize=0)
+            body = self._split(tree, code.co_flags & _FUTURE_FLAGS)
         except BaseException as error:
             self.error = error
-            return None
         finally:
             if collecting:
                 gc_enable()
-        self._recorder.expect(self._instrumented)
+        if self.error is not None:
+            if type(self.error) is RecursionError:
+                self._ask_python(text)
+            return None
         self.report.send({
             "event": "sites", "top": self._instrumented.top, "all": len(self._instrumented.sites)})
         body.reverse()
         return body
 
-    def _split(self, text, flags):
+    def _ask_python(self, text):
+        """A text nested too deep has another message when its tree is compiled
+        than when it is compiled itself, if that fails too."""
+        try:
+            compile(text, TESTS, "exec", dont_inherit=True, optimize=0)
+        except BaseException as error:
+            self.error = error
+
+    def _split(self, tree, flags):
         # Warnings about this text were given when it was compiled whole.
         filters = warnings.filters if type(warnings.filters) is list else []
         filters.insert(0, _NO_WARNINGS)
         try:
-            tree = compile(text, TESTS, "exec", PyCF_ONLY_AST | flags, dont_inherit=True)
             plain, instrumented = tree.body[:], self._instrumented
             asserts.instrument(tree.body, instrumented)
             probes = self._probes.by_mark(instrumented.mark)
@@ -155,17 +165,13 @@ class Tests:
                 site += asserted
             return body
         finally:
-            filters[:] = [item for item in filters if item is not _NO_WARNINGS]
-
-    def collect(self, error):
-        """After a statement: error is what came out of it, or None. Returns
-        whether there is something to settle."""
-        recorder = self._recorder
-        recorder.collect()
-        return error is not None or recorder.trash or self._probes.operands or recorder.failures
+            if filters and filters[0] is _NO_WARNINGS:
+                del filters[0]
+            else:  # a thread has been at them
+                filters[:] = [item for item in filters if item is not _NO_WARNINGS]
 
     def settle(self, error, site, line):
-        recorder = self._recorder
+        recorder = self.recorder
         if error is not None:
             if not issubclass(type(error), AssertionError):
                 yield from self.report.fatal(error, "tests")
@@ -174,27 +180,17 @@ class Tests:
         if recorder.trash or self._probes.operands:
             yield from self.report.drop(recorder.end_statement())
 
-    def stopped(self):
-        return self._fail_fast and self._recorder.failures
-
     def _count(self, error, site, line):
         """An AssertionError left the statement."""
-        message = self._recorder.message_of(error)
-        if message is None or self._recorder.failures <= self._failures_max:
+        message = self.recorder.message_of(error)
+        if message is None or self.recorder.failures <= self._failures_max:
             _, said, traceback, places, _ = yield from self.report.describe(error, message)
             if message is None:
                 lines = [at for file, at, _ in places if file == TESTS]
-                self._recorder.foreign(site, lines[-1] if lines else line, said)
-            if self._recorder.failures <= self._failures_max:
+                self.recorder.foreign(site, lines[-1] if lines else line, said)
+            if self.recorder.failures <= self._failures_max:
                 # Two hundred of them at full length would fill the stream.
                 yield from self.report.print(error, middle_cut(traceback, SHOWN_CHARS))
-
-    def done(self):
-        self._recorder.finish()
-        event = {"event": "done"}
-        if self._recorder.unreported:
-            event["unreported"] = self._recorder.unreported
-        self.report.tell(event)
 
 
 def _is_text(node):

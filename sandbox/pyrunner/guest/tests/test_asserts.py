@@ -19,12 +19,11 @@ class Instrumented:
     def __init__(self, text, full_reports=200):
         self.events = []
         source = SourceText(text)
-        self.probes = asserts.Probes(reprs, 4096, 65536, full_reports)
-        self.recorder = asserts.Recorder(self.events.append, source, self.probes, full_reports)
-        tree = ast.parse(text)
         self.plan = asserts.Instrumented()
+        self.probes = asserts.Probes(self.plan.shown, reprs, 4096, 65536, full_reports)
+        self.recorder = asserts.Recorder(self.events.append, source, self.plan, self.probes, full_reports)
+        tree = ast.parse(text)
         asserts.instrument(tree.body, self.plan)
-        self.recorder.expect(self.plan)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
             code = compile(tree, "tests.py", "exec", dont_inherit=True)

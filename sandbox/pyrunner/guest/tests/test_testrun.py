@@ -266,6 +266,31 @@ class ReportTest(unittest.TestCase):
         self.assertTrue(ended.passed)
         self.assertLess(ended.seconds, 5)
 
+    def test_a_text_nested_too_deep_fails_as_python_says(self):
+        text = "assert 1\nassert " + "-" * 5000 + "1\n"
+        try:
+            compile(text, "tests.py", "exec")
+        except Exception as error:
+            expected = type(error).__name__, str(error)
+        else:
+            return  # some versions compile it
+        said = run_tests("", text).exception
+        self.assertEqual((said["type"], said["message"]), expected)
+
+    def test_a_text_is_wrong_as_a_whole(self):
+        for text, message in (("x = 1\nassert 1\nglobal x\n", "is assigned to before global declaration"),
+                              ("assert 1\nfrom __future__ import annotations\n", "at the beginning of the file")):
+            ended = run_tests("", text)
+            self.assertIn(message, ended.exception["message"])
+            self.assertEqual(ended.of("sites"), [])
+
+    def test_warnings_are_given_once(self):
+        ended = run_tests("", "x = 5\nassert (x, 'x')\nassert x is 5\ns = '\\d'\n"
+                          "import warnings\nassert len(warnings.filters) > 0\n")
+        said = [line for line in ended.stderr.splitlines() if "Warning" in line]
+        self.assertEqual(len(said), 3, ended.stderr)
+        self.assertTrue(ended.passed)
+
     def test_a_held_failure_counts_once(self):
         text = "try:\n  assert 0, 'm'\nexcept AssertionError as e:\n\n  raise e.with_traceback(None)\n"
         ended = run_tests("", text)
