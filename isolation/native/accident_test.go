@@ -242,8 +242,8 @@ func TestAccident_ReadySandboxesDie(t *testing.T) {
 				if failed > ready {
 					t.Errorf("%d runs failed for %d sandboxes", failed, ready)
 				}
-				for failed = 0; failed < ready; failed++ { // what lies deeper in the pool
-					_, _ = runAsKept(t.Context(), e, fmt.Sprintf("deeper-%d-%d", i, failed), "pass")
+				for j := range ready { // what lies deeper in the pool
+					_, _ = runAsKept(t.Context(), e, fmt.Sprintf("deeper-%d-%d", i, j), "pass")
 				}
 			}
 		})
