@@ -51,9 +51,20 @@ func insiders(t *testing.T) []inside {
 	return found
 }
 
+// statusOf is a line of a process's status.
+func statusOf(pid, name string) string {
+	status, err := os.ReadFile("/proc/" + pid + "/status")
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(string(status), "\n"+name+":")
+	line, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(line)
+}
+
 // TestSleeper_IsStoppedAndSomebodyElse: the first process of a ready sandbox is
-// stopped, which no load average counts, and shares with the program neither
-// user nor session nor group.
+// stopped, which no load average counts; it handles no signal, and shares with
+// the program neither user nor session nor group.
 func TestSleeper_IsStoppedAndSomebodyElse(t *testing.T) {
 	e := newEngineWithPool(t, 6)
 	fill(t, e, 6)
@@ -65,6 +76,9 @@ func TestSleeper_IsStoppedAndSomebodyElse(t *testing.T) {
 				first[p.block] = p
 				if p.state != "T" {
 					t.Errorf("a first process is in state %s", p.state)
+				}
+				if caught := statusOf(p.pid, "SigCgt"); strings.Trim(caught, "0") != "" {
+					t.Errorf("a first process has handlers for the signals %s", caught)
 				}
 			case 1: // the program's, see isolation.Spec
 				program[p.block] = p

@@ -30,10 +30,17 @@ type container struct {
 	Interpreter string       `json:"interpreter"`
 }
 
-// bindNow has the dynamic linker look up every function when the zygote starts
-// (ld.so(8)). Each child would do it for those that it is the first to call. The
-// zygote takes it out of its environment.
-const bindNow = "LD_BIND_NOW=1"
+// zygoteEnv is the zygote's own environment, which it takes away before it forks.
+func zygoteEnv() []string {
+	return []string{
+		// The dynamic linker looks up every function now (ld.so(8)); else each child
+		// would, for those that it is the first to call.
+		"LD_BIND_NOW=1",
+		// numpy's libraries would start threads when they are imported, and a fork
+		// copies only the one that forks.
+		"OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1",
+	}
+}
 
 // devices are the nodes of a sandbox's /dev.
 func devices() []string { return []string{"null", "zero", "full", "random", "urandom"} }
@@ -80,5 +87,5 @@ func EnterContainer() error {
 		return err
 	}
 	args := []string{c.Interpreter, "-I", "-S", "-X", "utf8", "-c", pyrunner.Bootstrap(), strconv.Itoa(bootFD), strconv.Itoa(controlFD)}
-	return mountns.Exec(c.Interpreter, args, append(isolation.Env(), bindNow))
+	return mountns.Exec(c.Interpreter, args, append(isolation.Env(), zygoteEnv()...))
 }

@@ -83,7 +83,7 @@ os._exit(0)
 `
 	for name, ready := range map[string]int{"fresh": 0, "pooled": 2} {
 		t.Run(name, func(t *testing.T) {
-			e := newEngineWithModules(t, ready, modules...)
+			e := newEngineLike(t, native.Config{Ready: ready, Preload: modules})
 			for range 5 {
 				if got := runOn(t, e, sandbox.DefaultLimits(), text).stdout(); got != "strange []\ndone\n" {
 					t.Fatal(got)
@@ -200,7 +200,7 @@ print("missing", missing, file=sys.stderr)
 `
 	for name, ready := range map[string]int{"fresh": 0, "pooled": 4} {
 		t.Run(name, func(t *testing.T) {
-			e := newEngineWithModules(t, ready, "random", "secrets", "tempfile", "uuid", "numpy", "numpy.random")
+			e := newEngineLike(t, native.Config{Ready: ready, Preload: []string{"random", "secrets", "tempfile", "uuid", "numpy", "numpy.random"}})
 			if ready > 0 {
 				fill(t, e, ready)
 			}

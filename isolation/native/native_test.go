@@ -37,11 +37,11 @@ func newEngine(t *testing.T) *native.Engine { return newEngineWithPool(t, 0) }
 
 func newEngineWithPool(t testing.TB, ready int) *native.Engine {
 	t.Helper()
-	return newEngineWithModules(t, ready)
+	return newEngineLike(t, native.Config{Ready: ready})
 }
 
-// newEngineWithModules makes an engine whose zygote has imported modules.
-func newEngineWithModules(t testing.TB, ready int, modules ...string) *native.Engine {
+// newEngineLike fills the gaps of a configuration.
+func newEngineLike(t testing.TB, cfg native.Config) *native.Engine {
 	t.Helper()
 	testenv.Root(t)
 	testenv.Cgroup(t)
@@ -53,10 +53,9 @@ func newEngineWithModules(t testing.TB, ready int, modules ...string) *native.En
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := native.New(native.Config{
-		Image: image, Cgroups: groups, Arch: runtime.GOARCH, Log: slog.New(slog.DiscardHandler),
-		UIDBase: uidBase(), Sandboxes: 32, Ready: ready, Preload: modules,
-	})
+	cfg.Image, cfg.Cgroups, cfg.Arch, cfg.Log = image, groups, runtime.GOARCH, slog.New(slog.DiscardHandler)
+	cfg.UIDBase, cfg.Sandboxes = uidBase(), 64
+	e, err := native.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -57,6 +58,7 @@ type zygoteConfig struct {
 	SitePackages []string       `json:"site_packages"`
 	Preload      []string       `json:"preload"`
 	Park         []byte         `json:"park"`
+	Environment  []string       `json:"environment"` // names of variables to take away
 }
 
 // startZygote makes a container and boots the image's interpreter in it.
@@ -128,6 +130,10 @@ func (z *zygote) boot(ctx context.Context, cfg Config, preload []string, w *os.F
 	config := zygoteConfig{
 		Numbers: numbers, SitePackages: orEmpty(cfg.Image.SitePackages), Preload: orEmpty(preload), Groups: []int{},
 		Park: parkCode(cfg.Arch),
+	}
+	for _, variable := range zygoteEnv() {
+		name, _, _ := strings.Cut(variable, "=")
+		config.Environment = append(config.Environment, name)
 	}
 	for i := range z.group.AttachFiles() {
 		config.Groups = append(config.Groups, groupsFD+i)

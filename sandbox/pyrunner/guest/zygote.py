@@ -30,7 +30,6 @@ def main(fd, config):
     for group in config["groups"]:
         os.write(group, b"0")
         os.close(group)
-    os.environ.pop("LD_BIND_NOW", None)  # ours alone
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # for the children
     sys.path.extend(config["site_packages"])
     for name in config["preload"]:
@@ -38,6 +37,11 @@ def main(fd, config):
             __import__(name)
         except ImportError:
             pass  # a module that the image lacks is missing to the program too
+    for name in config["environment"]:
+        os.environ.pop(name, None)  # ours alone
+    if len(os.listdir("/proc/self/task")) > 1:
+        sys.exit("preload: one of these modules starts threads, which a fork does not copy: "
+                 + ", ".join(config["preload"]))
     after_fork = forkhooks.release()
     # Children are reaped by the kernel; the daemon watches them by pidfd.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
