@@ -11,6 +11,7 @@ GO       ?= go
 PYTHON   ?= /usr/bin/python3
 FUZZTIME ?= 20s
 VM       ?= full
+COUNT    ?= 6
 
 ROOT_PACKAGES := ./internal/linux/... ./images/... ./isolation/...
 GENERATED     := $(wildcard daemon/httpapi/openapi.yaml docs/limits.md)
@@ -19,7 +20,7 @@ IS_ROOT       := $(filter 0,$(shell id -u))
 comma         := ,
 
 .PHONY: help build demo gen check-gen fmt lint test test-unit test-root test-e2e test-vm \
-	cases humaneval bench fuzz cover ci clean need-python need-root
+	cases humaneval bench bench-go fuzz cover ci clean need-python need-root
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
@@ -89,6 +90,11 @@ humaneval: need-python build ## Judge HumanEval problems, solved and unsolved: H
 bench: need-root need-python build ## Measure a private daemon against a plain subprocess into build/bench.json [BENCH="--full --check"]
 	@.ci/need python3-numpy:/usr/lib/python3/dist-packages/numpy
 	@examples/bench.sh $(BENCH)
+
+bench-go: need-root need-python ## Go benchmarks of codec, plan, admission, pool into build/bench.txt, as benchstat reads them
+	@mkdir -p build
+	@SANDBOXD_LANE=root $(GO) test -run '^$$' -bench . -count $(COUNT) -benchtime 300ms ./sandbox/pyrunner ./daemon/runs ./isolation/native | tee build/bench.txt
+
 
 fuzz: ## Fuzz every target for FUZZTIME each (20s)
 	@.ci/fuzz $(FUZZTIME)

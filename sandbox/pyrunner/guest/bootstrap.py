@@ -51,7 +51,11 @@ def _boot(fd, stream):
     sys.meta_path.insert(0, finder)
     entry = importlib.import_module("sandboxd_guest." + boot["entry"])
     sys.meta_path.remove(finder)
-    entry.main(stream, boot["config"])
+    config = boot["config"]
+    # main does not return, and what is held here would be copied with each fork.
+    sources.clear()
+    boot.clear()
+    entry.main(stream, config)
 
 
 _boot(int(sys.argv[1]), int(sys.argv[2]))

@@ -199,7 +199,9 @@ def load_code(code):
     none. Called once, by the zygote: its children have it by inheritance."""
     if not code:
         return None
-    memory = mmap.mmap(-1, mmap.PAGESIZE)
+    # Private, which is not the module's default: a page shared with the children
+    # would be the programs' to write, and the zygote's and others' to run.
+    memory = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.write(code)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     do((_libc.mprotect, (ctypes.c_void_p(address), mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC)))
