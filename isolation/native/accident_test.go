@@ -361,3 +361,18 @@ func TestZygote_IsReplacedUnderLoadWithoutLoss(t *testing.T) {
 		}
 	}
 }
+
+// TestEngine_ClosesWhileItsPoolIsFilled: whatever is being made then is removed.
+// The engine's close tells of a cgroup that is left.
+func TestEngine_ClosesWhileItsPoolIsFilled(t *testing.T) {
+	for i := range 12 {
+		e := newEngineWithPool(t, 8)
+		if _, err := runOnce(t.Context(), e, "first", "pass"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(i) * time.Millisecond)
+		if err := e.Close(t.Context()); err != nil {
+			t.Fatalf("closed after %d ms: %v", i, err)
+		}
+	}
+}
