@@ -91,7 +91,7 @@ func TestInput_BadIsRefusedWithItsField(t *testing.T) {
 // TestClient_LeavingCancelsTheRun drops the connection of a run that sleeps.
 func TestClient_LeavingCancelsTheRun(t *testing.T) {
 	testenv.Cgroup(t)
-	d := newPlace(t, "").start(t)
+	d := newPlace(t, "[engine.native]\nready = 0\n").start(t) // a pool is filled meanwhile
 	d.run(t, solved())
 	before := len(family(t, d.cmd.Process.Pid))
 	ctx, leave := context.WithCancel(t.Context())

@@ -42,7 +42,8 @@ func mixture(n int) expectation {
 // TestLoad_TwoHundredRuns runs 200 runs, 16 at once.
 func TestLoad_TwoHundredRuns(t *testing.T) {
 	testenv.Cgroup(t)
-	d := newPlace(t, "").start(t)
+	// Without a pool, which grows with the load and is TestSoak's.
+	d := newPlace(t, "[engine.native]\nready = 0\n").start(t)
 	d.batch(t, 32) // what the daemon keeps between runs is made now
 	family0, mounts0, files0 := family(t, d.cmd.Process.Pid), mountsNow(t), filesIn(t, d.dir)
 	groups0 := cgroupsOf(t, family0)

@@ -3,6 +3,7 @@ package native
 import (
 	"time"
 
+	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/sandbox"
 )
 
@@ -80,4 +81,46 @@ func (e *Engine) Awake(module string) bool {
 // SetEviction makes unused preload sets go early.
 func (e *Engine) SetEviction(after, pause time.Duration) {
 	e.families.after, e.families.pause = after, pause
+}
+
+// NetworkOf is the zygote's number of a sandbox's network.
+func NetworkOf(sb isolation.Sandbox) int { return live(sb).network }
+
+// FirstIDOf is the first of a sandbox's host ids, counted from the engine's.
+func FirstIDOf(sb isolation.Sandbox) uint32 { return live(sb).firstID }
+
+// GroupOf is the name of a sandbox's cgroup.
+func GroupOf(sb isolation.Sandbox) string { return live(sb).group.Name() }
+
+// KillFirst ends a sandbox's first process as an accident would.
+func KillFirst(sb isolation.Sandbox) error { return live(sb).proc.Kill() }
+
+// WakeFirst undoes the stop of a sandbox's first process.
+func WakeFirst(sb isolation.Sandbox) error { return live(sb).proc.Signal(sigCont) }
+
+const sigCont = 18 // signal(7)
+
+func live(sb isolation.Sandbox) *liveSandbox {
+	return sb.(*liveSandbox) //nolint:forcetypeassert,errcheck // this engine's own
+}
+
+// KillReadyPrograms ends the programs of the sandboxes that wait and leaves their
+// first processes alive.
+func (e *Engine) KillReadyPrograms() {
+	p := e.families.usual.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.ready {
+		_ = s.direct.Kill()
+	}
+}
+
+// Waiting is how many orders the zygote has not answered.
+func (e *Engine) Waiting() int {
+	f := e.families.usual
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.zygote.mu.Lock()
+	defer f.zygote.mu.Unlock()
+	return len(f.zygote.waiting)
 }

@@ -119,11 +119,13 @@ func (s *liveSandbox) hear() error {
 type program struct {
 	*stdio.Streams
 	sandbox *liveSandbox
+	heard   bool // anything at all
 }
 
 // Listen implements pyrunner.Program.
-func (p program) Listen(buf []byte, patience time.Duration) (pyrunner.Heard, int, error) {
+func (p *program) Listen(buf []byte, patience time.Duration) (pyrunner.Heard, int, error) {
 	from, n, err := p.Streams.Listen(buf, patience)
+	p.heard = p.heard || from >= 0
 	switch from {
 	case stdio.Status:
 		return pyrunner.HeardStatus, n, err
@@ -139,8 +141,10 @@ func (p program) Listen(buf []byte, patience time.Duration) (pyrunner.Heard, int
 	return pyrunner.HeardNothing, n, err
 }
 
-// Exit implements pyrunner.Program.
-func (p program) Exit() (code, signal int, known bool) {
+// Exit implements pyrunner.Program. A program says that it begins before anything
+// untrusted runs (guest/direct.py). One that has said nothing was killed while it
+// waited, and its end is none of a run.
+func (p *program) Exit() (code, signal int, known bool) {
 	exit, err := p.Streams.Exit()
 	if err != nil || exit.Code < 0 {
 		// The sleeper cannot be reached from inside: when it is not asleep, the
@@ -151,5 +155,5 @@ func (p program) Exit() (code, signal int, known bool) {
 	}
 	p.sandbox.alone.Store(err == nil)
 	_ = p.sandbox.proc.Kill() // Destroy tells what cannot be killed
-	return exit.Code, int(exit.Signal), err == nil
+	return exit.Code, int(exit.Signal), err == nil && p.heard
 }

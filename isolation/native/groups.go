@@ -48,7 +48,11 @@ func (g *groups) take(l cgroup.Limits) (*group, error) {
 			return nil, errors.Join(err, emptyAndDelete(old.Group))
 		}
 		if !clean {
-			g.push(old)
+			if !g.push(old) { // others have come back meanwhile
+				if err := emptyAndDelete(old.Group); err != nil {
+					return nil, err
+				}
+			}
 			continue
 		}
 		if err := old.setLimits(l); err != nil {

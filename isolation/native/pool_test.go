@@ -152,10 +152,9 @@ func TestPool_SurvivesAccidents(t *testing.T) {
 	for client := range 4 {
 		wait.Go(func() {
 			for i := range 25 {
-				end, err := runOnce(ctx, e, fmt.Sprintf("accident-%d-%d", client, i), "print('right')")
+				end, err := runAsKept(ctx, e, fmt.Sprintf("accident-%d-%d", client, i), "print('right')")
 				switch {
 				case err != nil: // ours, and said so
-				case end.Outcome.Lost: // killed after the start, and said so
 				case end.Stdout.Text() != "right\n" || end.Outcome.ExitCode != 0:
 					t.Errorf("stdout %q, %+v", end.Stdout.Text(), end.Outcome)
 				}

@@ -49,7 +49,7 @@ func (s *liveSandbox) Converse(req pyrunner.Request) *pyrunner.Conversation {
 	if s.direct == nil {
 		return pyrunner.NewConversation(s.stream, req)
 	}
-	return pyrunner.NewDirectConversation(program{s.direct, s}, pyrunner.Own{
+	return pyrunner.NewDirectConversation(&program{Streams: s.direct, sandbox: s}, pyrunner.Own{
 		Rlimits: s.rlimits, Workspace: isolation.Workspace,
 
 		SitePackages: orEmpty(s.engine.cfg.Image.SitePackages), ThreadStackBytes: isolation.ThreadStackBytes,

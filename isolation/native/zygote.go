@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
 	"github.com/sandboxd/sandboxd/internal/linux/fdpass"
+	"github.com/sandboxd/sandboxd/internal/linux/pidfd"
 	"github.com/sandboxd/sandboxd/internal/linux/spawn"
 	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/sandbox"
@@ -218,7 +219,7 @@ func (z *zygote) fork(ctx context.Context, profile uint64, o order, fds []int) (
 		}
 		return &f, nil
 	case <-ctx.Done():
-		z.forget(o.ID) // receive closes the descriptor; the child ends with its stream
+		z.forget(o.ID) // receive ends the child
 		return nil, context.Cause(ctx)
 	}
 }
@@ -231,9 +232,21 @@ func (z *zygote) forget(id uint64) {
 	if !ok { // the answer was on its way
 		select {
 		case f := <-answer:
-			closeFiles([]*os.File{f.pidfd})
+			f.abandon()
 		default:
 		}
+	}
+}
+
+// abandon ends a child that nobody waits for any more. It would not end by
+// itself: its program does, but not its sleeping first process.
+func (f *forked) abandon() {
+	if f.pidfd == nil {
+		return
+	}
+	if proc, err := pidfd.FromFile(f.pidfd); err == nil {
+		_ = proc.Kill() // whoever waits for its cgroup to be empty sees the end
+		_ = proc.Close()
 	}
 }
 
@@ -260,7 +273,7 @@ func (z *zygote) receive() {
 		}
 		z.mu.Unlock()
 		if !ok {
-			closeFiles(files)
+			f.abandon()
 		}
 	}
 	z.proc.Kill()
