@@ -77,6 +77,7 @@ const (
 	sockTypeMask            = 0xf // the rest is SOCK_CLOEXEC and SOCK_NONBLOCK
 	ipprotoTCP, ipprotoUDP  = 6, 17
 	solSocket, solTCP       = 1, 6
+	solIPv6                 = 41
 )
 
 // checkSocket allows Unix, IPv4 and IPv6 stream and datagram sockets. The
@@ -109,12 +110,15 @@ func checkFamily() block {
 }
 
 // checkSetsockopt refuses what attaches programs to sockets (SO_ATTACH_FILTER,
-// SO_ATTACH_BPF and their reuseport kin) and TCP_ULP, which loads modules.
+// SO_ATTACH_BPF and their reuseport kin), TCP_ULP, which loads modules, and
+// IPV6_FLOWLABEL_MGR, which leaves labels in a network after the socket is gone.
 func checkSetsockopt() block {
 	programs := oneOf(block{arg(2)}, []uint32{26, 50, 51, 52}, deny(), allow())
 	ulp := oneOf(block{arg(2)}, []uint32{31}, deny(), allow())
+	labels := oneOf(block{arg(2)}, []uint32{32}, deny(), allow())
 	return oneOf(block{arg(1)}, []uint32{solSocket}, programs,
-		oneOf(block{arg(1)}, []uint32{solTCP}, ulp, allow()))
+		oneOf(block{arg(1)}, []uint32{solTCP}, ulp,
+			oneOf(block{arg(1)}, []uint32{solIPv6}, labels, allow())))
 }
 
 // Terminal requests that reach beyond the caller (ioctl_tty(2)).

@@ -126,6 +126,7 @@ func commonRows() []decision {
 		row(eperm, "setsockopt", 3, 1, 26), row(eperm, "setsockopt", 3, 1, 50), row(eperm, "setsockopt", 3, 1, 51),
 		row(eperm, "setsockopt", 3, 1, 52), row(eperm, "setsockopt", 3, 6, 31), row(allowed, "setsockopt", 3, 1, 2),
 		row(allowed, "setsockopt", 3, 6, 1), row(allowed, "setsockopt", 3, 0, 26),
+		row(eperm, "setsockopt", 3, 41, 32), row(allowed, "setsockopt", 3, 41, 26), row(allowed, "setsockopt", 3, 1, 32),
 		row(allowed, "socketpair", 1, 1), row(allowed, "socketpair", 1, 1|0x80000), row(allowed, "socketpair", 1, 5),
 		row(eafno, "socketpair", 2, 1), row(eafno, "socketpair", 30, 1), row(eperm, "socketpair", 1, 3),
 	)

@@ -51,6 +51,7 @@ class Confinement:
         """Leaves the supervisor's identity for the program's own."""
         step, uid, gid = "program ids", self.uid, self.gid
         try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # as an interpreter has it
             setsid()
             if uid is not None:
                 setgroups(())

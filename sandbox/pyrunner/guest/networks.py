@@ -3,7 +3,8 @@
 Making one and tearing it down costs more than anything else in a sandbox, most
 of it later and in the kernel's own threads. What runs inside has no capability
 over one and so can leave nothing in it but sockets, which end with their
-processes; that none is left is asked of the kernel before each use.
+processes, and the protocols' counters. That no socket is left and nothing was
+counted is asked of the kernel before each use.
 """
 
 import os
@@ -13,6 +14,9 @@ from sandboxd_guest import kernel
 
 _READ = os.O_RDONLY | os.O_CLOEXEC
 _UNUSED = b"sockets: used 0\n"  # begins /proc/net/sockstat: no socket of any kind
+# A program can read these and, by sending where there is no route, change them.
+_COUNTERS = ("/proc/self/net/snmp", "/proc/self/net/snmp6")
+_MOST = 16 << 10
 
 
 class Networks:
@@ -24,6 +28,7 @@ class Networks:
         self._make = kernel.unshare_call(kernel.CLONE_NEWNET)
         self._all = []  # the calls to enter them, by number; None for one that was given up
         self._free = []
+        self._fresh = None  # the counters' files in a network that nobody was in
 
     def enter(self):
         """Enters a clean namespace that nobody else is in, and returns its
@@ -31,13 +36,15 @@ class Networks:
         while self._free:
             number = self._free.pop()
             kernel.do(self._all[number][1])
-            if _is_clean():
+            if self._is_clean():
                 return number
             os.close(self._all[number][0])
             self._all[number] = None
         kernel.do(self._make)
         fd = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         self._all.append((fd, kernel.setns_call(fd, kernel.CLONE_NEWNET)))
+        if self._fresh is None:
+            self._fresh = [(path, _content(path)) for path in _COUNTERS if os.path.exists(path)]
         return len(self._all) - 1
 
     def leave(self):
@@ -47,9 +54,17 @@ class Networks:
         """Takes them back: the sandboxes in them are gone."""
         self._free += numbers
 
+    def _is_clean(self):
+        if _content("/proc/self/net/sockstat", len(_UNUSED)) != _UNUSED:
+            return False
+        for path, fresh in self._fresh:
+            if _content(path) != fresh:
+                return False
+        return True
 
-def _is_clean():
-    fd = open_fd("/proc/self/net/sockstat", _READ)
-    first = read(fd, len(_UNUSED))
+
+def _content(path, size=_MOST):
+    fd = open_fd(path, _READ)
+    content = read(fd, size)
     close(fd)
-    return first == _UNUSED
+    return content

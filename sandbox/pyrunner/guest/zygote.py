@@ -45,6 +45,8 @@ def main(fd, config):
     after_fork = forkhooks.release()
     # Children are reaped by the kernel; the daemon watches them by pidfd.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    # A sandbox's first process must handle no signal; the program's sets its own.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     control = socket.socket(fileno=fd)
     park = kernel.load_code(base64.b64decode(config["park"]))
     zygote = _Zygote(control, kernel.Parter(park), after_fork)
