@@ -86,6 +86,6 @@ func EnterContainer() error {
 	if err := mountns.Enter(c.Root); err != nil {
 		return err
 	}
-	args := []string{c.Interpreter, "-I", "-S", "-X", "utf8", "-c", pyrunner.Bootstrap(), strconv.Itoa(bootFD), strconv.Itoa(controlFD)}
+	args := []string{c.Interpreter, "-I", "-S", "-X", "utf8", "-c", pyrunner.ZygoteBootstrap(), strconv.Itoa(bootFD), strconv.Itoa(controlFD)}
 	return mountns.Exec(c.Interpreter, args, append(isolation.Env(), zygoteEnv()...))
 }

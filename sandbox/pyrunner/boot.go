@@ -40,6 +40,17 @@ func Bootstrap() string {
 	return mustRead(bootstrap)
 }
 
+// ZygoteBootstrap is Bootstrap for an interpreter that will be forked from. It
+// sees to where objects lie before it makes any that it keeps.
+func ZygoteBootstrap() string {
+	return fmt.Sprintf(`import sys
+arenas = type(sys)("sandboxd_guest.arenas")
+exec(compile(%q, "sandboxd_guest/arenas.py", "exec"), vars(arenas))
+arenas.gather()
+sys.modules["sandboxd_guest.arenas"] = arenas
+`, mustRead("arenas")) + Bootstrap()
+}
+
 // WriteBoot sends the boot frame.
 func WriteBoot(w io.Writer, entry string, config any) error {
 	boot := &Boot{Entry: entry, Config: config}

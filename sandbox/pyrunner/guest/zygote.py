@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 
-from sandboxd_guest import forkhooks
+from sandboxd_guest import arenas, forkhooks
 
 forkhooks.hold()  # before anything is imported that asks for a hook
 
@@ -76,6 +76,8 @@ class _Zygote:
         if order["kind"] == "profile":
             self.profiles[order["profile"]] = isolate.Profile(order, self.part)
             self.settle()
+            if len(self.profiles) == 1:
+                arenas.settle()
             return
         self.networks.release(order["released"])
         step, network, opened = "network", -1, fds
