@@ -192,45 +192,49 @@ func (fs *families) get(module string) *family {
 func (fs *families) keep(f *family) {
 	z, err := f.ready(context.Background())
 	if err != nil {
-		fs.log(slog.LevelWarn, "preload set not booted", f, err)
+		fs.engine.cfg.Log.LogAttrs(context.Background(), slog.LevelWarn, "preload set not booted", f.describe(err)...)
 		return
 	}
 	z.users.Add(-1)
 	f.pool.start()
 	tick := time.NewTicker(fs.pause)
 	defer tick.Stop()
-	for evicted := false; !evicted || !f.deserted(); {
+	for evicted := false; ; {
 		select {
 		case <-fs.stop:
-			return
+			if !evicted {
+				return // it is among those that close
+			}
 		case <-tick.C:
+			if !evicted && f.pool.idle() > fs.after {
+				evicted = true
+				fs.mu.Lock()
+				delete(fs.byModule, f.set)
+				fs.mu.Unlock()
+				f.pool.close()
+			}
+			if !evicted || !f.deserted() {
+				continue
+			}
 		}
-		if !evicted && f.pool.idle() > fs.after {
-			fs.mu.Lock()
-			delete(fs.byModule, f.set)
-			fs.mu.Unlock()
-			f.pool.close()
-			f.mu.Lock()
-			f.retire()
-			f.mu.Unlock()
-			evicted = true
+		if err := f.close(); err != nil {
+			fs.engine.cfg.Log.LogAttrs(context.Background(), slog.LevelError, "evict preload set", f.describe(err)...)
 		}
-	}
-	if err := f.close(); err != nil {
-		fs.log(slog.LevelError, "evict preload set", f, err)
+		return
 	}
 }
 
-// deserted tells whether no sandbox of the family is left.
+// deserted tells whether no sandbox of an evicted family is left. Somebody who
+// had chosen it before may have booted a zygote once more.
 func (f *family) deserted() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.zygote == nil && !slices.ContainsFunc(f.retired, func(z *zygote) bool { return z.alive() && z.users.Load() > 0 })
+	f.retire()
+	return !slices.ContainsFunc(f.retired, func(z *zygote) bool { return z.alive() && z.users.Load() > 0 })
 }
 
-func (fs *families) log(level slog.Level, message string, f *family, err error) {
-	fs.engine.cfg.Log.LogAttrs(context.Background(), level, message,
-		slog.String("engine", Name), slog.String("preload", f.set), slog.Any("err", err))
+func (f *family) describe(err error) []slog.Attr {
+	return []slog.Attr{slog.String("engine", Name), slog.String("preload", f.set), slog.Any("err", err)}
 }
 
 // all are the families that are up.

@@ -154,6 +154,6 @@ func (p *program) Exit() (code, signal int, known bool) {
 		}
 	}
 	p.sandbox.alone.Store(err == nil)
-	_ = p.sandbox.proc.Kill() // Destroy tells what cannot be killed
+	_ = p.sandbox.Kill() // Destroy tells what cannot be killed
 	return exit.Code, int(exit.Signal), err == nil && p.heard
 }

@@ -86,8 +86,8 @@ func (g *group) setLimits(l cgroup.Limits) error {
 // isClean asks the kernel whether nothing of the run before is left, and starts
 // the counters anew. A kernel that cannot forget a peak has no clean groups.
 func isClean(g *cgroup.Group) (bool, error) {
-	procs, err := g.Procs()
-	if err != nil || len(procs) > 0 {
+	empty, err := g.Empty()
+	if err != nil || !empty {
 		return false, err
 	}
 	if err := g.Reset(); err != nil {

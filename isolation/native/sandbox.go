@@ -36,6 +36,8 @@ type liveSandbox struct {
 	hostOOM atomic.Bool // killed for memory below its own limit
 	undone  atomic.Bool // its first process was killed by somebody outside
 	alone   atomic.Bool // its program is known to have ended, which was alone in it
+	killed  atomic.Bool // its first process was sent the signal
+	final   atomic.Pointer[sandbox.Usage]
 
 	making    isolation.Making
 	handedOut bool
@@ -82,19 +84,33 @@ func (s *liveSandbox) Layers() []sandbox.LayerReport { return s.layers }
 
 // Kill implements isolation.Sandbox: the end of the pid namespace's first
 // process is the end of them all (pid_namespaces(7)).
-func (s *liveSandbox) Kill() error { return s.proc.Kill() }
+func (s *liveSandbox) Kill() error {
+	if s.killed.Load() {
+		return nil
+	}
+	err := s.proc.Kill()
+	s.killed.Store(err == nil)
+	return err
+}
 
 // Usage implements isolation.Sandbox.
 func (s *liveSandbox) Usage() (sandbox.Usage, error) {
+	if u := s.final.Load(); u != nil {
+		return *u, nil
+	}
 	cpu, err := s.group.CPU()
 	if err != nil {
 		return sandbox.Usage{}, err
 	}
-	return sandbox.Usage{
+	u := sandbox.Usage{
 		CPUMillis:    float64(cpu.TotalMicros) / 1000,
 		UserMillis:   float64(cpu.UserMicros) / 1000,
 		SystemMillis: float64(cpu.SystemMicros) / 1000,
-	}, nil
+	}
+	if s.alone.Load() { // what comes now is our taking it down
+		s.final.Store(&u)
+	}
+	return u, nil
 }
 
 // Wait implements isolation.Sandbox. The pidfd of a namespace's first process
@@ -166,7 +182,7 @@ func (s *liveSandbox) Destroy(ctx context.Context) error {
 	if s.gone {
 		return nil
 	}
-	if err := errors.Join(s.proc.Kill(), s.proc.Wait(ctx)); err != nil {
+	if err := errors.Join(s.Kill(), s.proc.Wait(ctx)); err != nil {
 		return err
 	}
 	if err := s.closeEnds(); err != nil {

@@ -106,7 +106,8 @@ func TestDirect_TellsTestsOnlyOnceTheSolutionIsLoaded(t *testing.T) {
 	p := &scripted{says: []saying{
 		{HeardStatus, frameText(t, frame{Type: FrameStarted})[:3]},
 		{HeardStatus, frameText(t, frame{Type: FrameStarted})[3:]},
-		{HeardReport, loaded[:10]}, {HeardReport, loaded[10:]},
+		{HeardReport, loaded[:10]},
+		{HeardReport, loaded[10:]},
 		{HeardReport, rest},
 	}}
 	e, err, began := converseDirect(p, sandbox.ModeTests, directLimits())

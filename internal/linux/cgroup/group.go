@@ -24,6 +24,7 @@ type Group struct {
 	cpu, cpuSys    *os.File // cpuSys only on v1
 	peak           *os.File // nil where the kernel has none
 	oom            *os.File
+	tasks          *os.File // what tells whether the group is empty
 	baseCPU        CPU
 	baseOOM        int64
 	peakCanBeReset bool
@@ -33,6 +34,8 @@ type Group struct {
 type groupFiles struct {
 	attach                                 string // base name, in every directory
 	procs, pidsMax, cpu, cpuSys, peak, oom string
+	tasks                                  string
+	isEmpty                                func(tasks []byte) (bool, error)
 	readCPU                                func(g *Group) (CPU, error)
 }
 
@@ -65,6 +68,9 @@ func open(name string, t tree, dirs []string, l Limits) (g *Group, err error) {
 	if g.oom, err = os.Open(g.files.oom); err != nil {
 		return g, err
 	}
+	if g.tasks, err = os.Open(g.files.tasks); err != nil {
+		return g, err
+	}
 	return g, g.openPeak()
 }
 
@@ -87,7 +93,7 @@ func (g *Group) openPeak() error {
 
 func (g *Group) closeFiles() error {
 	var errs []error
-	for _, f := range append([]*os.File{g.cpu, g.cpuSys, g.peak, g.oom}, g.attach...) {
+	for _, f := range append([]*os.File{g.cpu, g.cpuSys, g.peak, g.oom, g.tasks}, g.attach...) {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}
@@ -119,6 +125,16 @@ func (g *Group) AttachFDs() []int {
 
 // Procs lists the group's processes, as ids in the daemon's pid namespace.
 func (g *Group) Procs() ([]int, error) { return readPids(g.files.procs) }
+
+// Empty tells whether no task is left in the group, one being reaped included.
+// Unlike Procs it makes the kernel list nothing.
+func (g *Group) Empty() (bool, error) {
+	data, err := readAt(g.tasks)
+	if err != nil {
+		return false, fmt.Errorf("read tasks of cgroup %s: %w", g.name, err)
+	}
+	return g.files.isEmpty(data)
+}
 
 // Update changes the limits, for example between two runs. A group made without
 // CPU limits can't get them.

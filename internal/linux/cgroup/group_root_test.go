@@ -173,6 +173,21 @@ func TestGroup_PidsLimitHolds(t *testing.T) {
 	if err != nil || len(pids) == 0 || len(pids) > 24 {
 		t.Errorf("%d processes, %v", len(pids), err)
 	}
+	if empty, err := g.Empty(); err != nil || empty {
+		t.Errorf("empty %v with %d processes, %v", empty, len(pids), err)
+	}
+	if err := g.Kill(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) { // until they are reaped
+		empty, err := g.Empty()
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("empty %v, %v", empty, err)
+		}
+		if empty {
+			break
+		}
+	}
 }
 
 func TestGroup_CountsCPU(t *testing.T) {

@@ -6,11 +6,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // statBytes is more than any file read here: memory.events has seven lines,
@@ -21,11 +22,11 @@ const statBytes = 4096
 // anew for each such read (kernfs, seq_file).
 func readAt(f *os.File) ([]byte, error) {
 	buf := make([]byte, statBytes)
-	n, err := f.ReadAt(buf, 0)
-	if errors.Is(err, io.EOF) {
-		err = nil
+	n, err := unix.Pread(int(f.Fd()), buf, 0) // once: ReadAt would ask again for the end
+	if err != nil {
+		return nil, &os.PathError{Op: "read", Path: f.Name(), Err: err}
 	}
-	return bytes.TrimSpace(buf[:n]), err
+	return bytes.TrimSpace(buf[:n]), nil
 }
 
 // parseInt reads a file's only number. "max" is not a number here.

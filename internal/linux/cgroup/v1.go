@@ -158,5 +158,10 @@ func (v v1) files(name string) groupFiles {
 		peak:    filepath.Join(v.path("memory", name), "memory.max_usage_in_bytes"),
 		oom:     filepath.Join(v.path("memory", name), "memory.oom_control"),
 		readCPU: readCPUV1,
+		tasks:   filepath.Join(v.path("pids", name), "pids.current"),
+		isEmpty: func(data []byte) (bool, error) {
+			count, err := parseInt(data)
+			return count == 0, err
+		},
 	}
 }

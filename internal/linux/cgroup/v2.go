@@ -89,5 +89,10 @@ func (v v2) files(name string) groupFiles {
 		peak:    filepath.Join(dir, "memory.peak"),
 		oom:     filepath.Join(dir, "memory.events"),
 		readCPU: readCPUV2,
+		tasks:   filepath.Join(dir, "cgroup.events"),
+		isEmpty: func(data []byte) (bool, error) {
+			populated, err := parseKey(data, "populated")
+			return populated == 0, err
+		},
 	}
 }

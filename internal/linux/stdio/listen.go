@@ -47,14 +47,18 @@ func (s *Streams) heard(buf []byte) (Source, int, error) {
 		return None, 0, io.EOF
 	}
 	for source := range s.fds {
-		if !s.quiet[source] && !s.ended || s.atEnd[source] {
+		if !s.quiet[source] && !s.ended || s.atEnd[source] || s.drained[source] {
 			continue
 		}
 		n, err := read(s.fds[source], buf)
+		// Less than there was room for is all there is for now. Once the process
+		// has ended nobody else writes, so it is all there will be.
+		if short := n > 0 && n < len(buf); short {
+			s.drained[source], s.atEnd[source] = true, s.ended
+		}
 		switch {
 		case errors.Is(err, unix.EAGAIN):
-			// Heard out. Once the process has ended nobody else writes.
-			s.atEnd[source] = s.ended
+			s.drained[source], s.atEnd[source] = true, s.ended
 		case err != nil:
 			return None, 0, fmt.Errorf("read stream %d: %w", source, err)
 		case n == 0:
@@ -89,7 +93,7 @@ func (s *Streams) again() error {
 		if !quiet || s.atEnd[source] {
 			continue
 		}
-		s.quiet[source] = false
+		s.quiet[source], s.drained[source] = false, false
 		if err := s.watch(unix.EPOLL_CTL_MOD, s.fds[source], Source(source), unix.EPOLLIN|unix.EPOLLONESHOT); err != nil {
 			return err
 		}
@@ -131,18 +135,19 @@ func (s *Streams) note(events []unix.EpollEvent) error {
 		return io.EOF
 	}
 	for _, e := range events {
-		switch what := Source(e.Fd); what {
-		case processEnd:
+		switch what := Source(e.Fd); {
+		case what == processEnd:
 			s.ended = true
+			s.drained = [sources]bool{} // it may have written since
 			if err := s.watch(unix.EPOLL_CTL_DEL, s.process.pidfd, processEnd, 0); err != nil {
 				return err
 			}
-		case toldMore:
+		case what == toldMore:
 			if err := s.tellMore(); err != nil {
 				return err
 			}
 		default:
-			s.quiet[what] = true
+			s.quiet[what], s.drained[what] = true, false
 		}
 	}
 	return nil

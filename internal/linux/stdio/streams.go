@@ -17,15 +17,20 @@ type Source int
 
 // The sources. Report, Stdout and Stderr are the process's to write.
 const (
-	Status Source = iota
+	Ended  Source = iota - 2 // the process has ended, and all it wrote was heard
+	None                     // nothing was heard in time
+	Status                   // 0: what can be read are indexes
 	Stdout
 	Stderr
 	Report
-	sources         // how many can be read
-	toldMore        // the process can be told more
-	processEnd      // the process has ended
-	None       = -1 // nothing was heard in time
-	Ended      = -2 // the process has ended, and all it wrote was heard
+)
+
+// sources is how many can be read. The poll tells of two things more: that the
+// process can be told more, and that it has ended.
+const (
+	sources    = 4
+	toldMore   = Source(sources)
+	processEnd = toldMore + 1
 )
 
 // Streams are the daemon's ends.
@@ -40,8 +45,9 @@ type Streams struct {
 	tell    int
 	fds     [sources]int
 	quiet   [sources]bool // told of once, and not to be told of again before it is read
-	atEnd   [sources]bool
-	untold  []byte // what the pipe had no room for
+	drained [sources]bool // nothing more is there now
+	atEnd   [sources]bool // nor ever will be
+	untold  []byte        // what the pipe had no room for
 	process process
 	ended   bool
 }
@@ -113,7 +119,8 @@ func pipe() (r, w int, err error) {
 // arm makes the near ends ready to be heard.
 func (s *Streams) arm(far []int) error {
 	for _, fd := range append(s.fds[:], s.tell) {
-		if err := unix.SetNonblock(fd, true); err != nil {
+		// The only flag that they have (F_SETFL leaves the access mode).
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK); err != nil {
 			return fmt.Errorf("make pipe: %w", err)
 		}
 	}

@@ -33,9 +33,8 @@ class Confinement:
             # Cleared by the change of ids, so it comes after it. The program must
             # not outlive its supervisor where no pid namespace sees to that.
             kernel.prctl_call(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)])
-        # The kernel shall kill the program for memory, not its supervisor. The
-        # file is the process's own only while it can be dumped (proc(5)); that
-        # is forbidden again before anything untrusted runs.
+        # For offer_first, by which the kernel kills the program for memory and not
+        # its supervisor; forbidden again before anything untrusted runs.
         self._before += kernel.steps("oom score", [kernel.prctl_call(kernel.PR_SET_DUMPABLE, 1)])
         self._doors = kernel.steps("no_new_privs", [kernel.prctl_call(kernel.PR_SET_NO_NEW_PRIVS, 1)])
         self._doors += kernel.steps("not dumpable", [kernel.prctl_call(kernel.PR_SET_DUMPABLE, 0)])
@@ -47,8 +46,10 @@ class Confinement:
         number and descriptor) and closes all others."""
         take_descriptors(wanted, self._close_others)
 
-    def become(self):
-        """Leaves the supervisor's identity for the program's own."""
+    def become(self, supervised=True):
+        """Leaves the supervisor's identity for the program's own. Without a
+        supervisor its end is seen to, and offer_first() was called, by the
+        sandbox's first process."""
         step, uid, gid = "program ids", self.uid, self.gid
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)  # as an interpreter has it
@@ -57,11 +58,10 @@ class Confinement:
                 setgroups(())
                 setresgid(gid, gid, gid)
                 setresuid(uid, uid, uid)
-            kernel.carry_out(self._before)
-            step = "oom score"
-            fd = open_fd("/proc/self/oom_score_adj", _WRITE)
-            write(fd, b"1000")
-            close(fd)
+            if supervised:
+                kernel.carry_out(self._before)
+                step = "oom score"
+                offer_first()
             step = "workspace"
             chdir(self.workspace)
         except OSError as error:
@@ -77,6 +77,15 @@ class Confinement:
             except OSError as error:
                 raise kernel.StepError("landlock", 0, error.errno or 0, str(error)) from None
         kernel.carry_out(self._filter)
+
+
+def offer_first():
+    """Has the kernel kill this process for memory before others. The file is the
+    process's own only while it can be dumped (proc(5)). The kernel asks all
+    processes whether they share its memory, unless nobody does."""
+    fd = open_fd("/proc/self/oom_score_adj", _WRITE)
+    write(fd, b"1000")
+    close(fd)
 
 
 def take_descriptors(wanted, close_others):

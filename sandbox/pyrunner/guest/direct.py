@@ -24,7 +24,7 @@ def serve(confinement, part):
             part()
         except OSError as error:
             raise kernel.StepError("part", 0, error.errno or 0, str(error)) from None
-        confinement.become()
+        confinement.become(supervised=False)
         confinement.close_doors()
         write(STATUS_FD, _HELLO)
         run = confine.await_run(confinement.config)

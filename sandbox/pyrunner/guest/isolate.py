@@ -11,10 +11,9 @@ from os import _exit, open as open_fd, read, setgroups, setresgid, setresuid, wr
 
 from sandboxd_guest import confine, direct, frames, kernel, supervisor
 
-# The network namespace is none of these: the zygote clones from inside an empty
-# one (networks.py).
-FLAGS = (kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID | kernel.CLONE_NEWNS
-         | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS)
+# Network and ipc namespaces are not among these: the zygote clones from inside
+# empty ones (networks.py).
+FLAGS = kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID | kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS
 
 # The descriptors of a direct sandbox, in the daemon's order: where the program
 # has them. The one of a supervised sandbox is its stream.
@@ -34,6 +33,7 @@ class Profile:
         # that the process is in then.
         self._cgroup_namespace = kernel.unshare_call(kernel.CLONE_NEWCGROUP)
         self._places = _places(order)
+        self._dumpable = kernel.prctl_call(kernel.PR_SET_DUMPABLE, 1)  # _lock_down ends it
         self._lock_down = (
             kernel.steps("capabilities", kernel.keep_capabilities_calls(order["capabilities"]))
             + kernel.steps("no_new_privs", [kernel.prctl_call(kernel.PR_SET_NO_NEW_PRIVS, 1)])
@@ -70,6 +70,9 @@ class Profile:
             else:
                 confine.take_descriptors(list(zip(_DIRECT, fds)), self._close_others)
                 answer = confine.STATUS_FD
+                step = "oom score"
+                kernel.do(self._dumpable)
+                confine.offer_first()
             kernel.carry_out(self._lock_down)
         except kernel.StepError as error:
             _give_up(answer, error)

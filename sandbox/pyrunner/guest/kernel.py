@@ -63,6 +63,8 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 SECCOMP_MODE_FILTER = 2
 # linux/capability.h
 _CAP_VERSION_3 = 0x20080522
+# linux/shm.h, linux/msg.h, linux/sem.h
+_SHM_INFO, _MSG_INFO, _SEM_INFO = 14, 12, 19
 # linux/landlock.h
 _LANDLOCK_RULE_PATH_BENEATH = 1
 _PATH = os.O_PATH | os.O_CLOEXEC
@@ -144,6 +146,27 @@ def unshare_call(flags):
 
 def setns_call(fd, kind):
     return _setns, (fd, kind)
+
+
+class Objects:
+    """Counts the System V objects of the ipc namespace that the caller is in."""
+
+    def __init__(self):
+        # *_INFO of shmctl(2), msgctl(2) and semctl(2), which fill structures of
+        # ints: the count is where the manual pages say.
+        shared, queues, sets = (ctypes.c_int * 32)(), (ctypes.c_int * 32)(), (ctypes.c_int * 32)()
+        self._counts = (
+            ((_libc.shmctl, (0, _SHM_INFO, ctypes.byref(shared))), shared, 0),
+            ((_libc.msgctl, (0, _MSG_INFO, ctypes.byref(queues))), queues, 0),
+            ((_libc.semctl, (0, 0, _SEM_INFO, ctypes.byref(sets))), sets, 7),
+        )
+
+    def exist(self):
+        for call, info, place in self._counts:
+            do(call)
+            if info[place]:
+                return True
+        return False
 
 
 def hostname_call(name):

@@ -1,10 +1,12 @@
-"""Empty network namespaces, made once and used by one sandbox after another.
+"""Empty network and ipc namespaces, made once and used by one sandbox after
+another.
 
-Making one and tearing it down costs more than anything else in a sandbox, most
-of it later and in the kernel's own threads. What runs inside has no capability
-over one and so can leave nothing in it but sockets, which end with their
-processes, and the protocols' counters. That no socket is left and nothing was
-counted is asked of the kernel before each use.
+Making them and tearing them down costs more than anything else in a sandbox,
+most of it later and in the kernel's own threads. What runs inside has no
+capability over a network and so can leave nothing in it but sockets, which end
+with their processes, and the protocols' counters. System V objects and message
+queues it may not make at all. That no socket and no object is left and nothing
+was counted is asked of the kernel before each use.
 """
 
 import os
@@ -23,9 +25,9 @@ class Networks:
     """Owned by the zygote, in whose user namespace they are made."""
 
     def __init__(self):
-        own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        self._back = kernel.setns_call(own, kernel.CLONE_NEWNET)
-        self._make = kernel.unshare_call(kernel.CLONE_NEWNET)
+        self._back = _calls()
+        self._make = kernel.unshare_call(kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC)
+        self._objects = kernel.Objects()
         self._all = []  # the calls to enter them, by number; None for one that was given up
         self._free = []
         self._fresh = None  # the counters' files in a network that nobody was in
@@ -35,20 +37,22 @@ class Networks:
         number."""
         while self._free:
             number = self._free.pop()
-            kernel.do(self._all[number][1])
+            for call in self._all[number]:
+                kernel.do(call)
             if self._is_clean():
                 return number
-            os.close(self._all[number][0])
+            for _, (fd, _) in self._all[number]:
+                os.close(fd)
             self._all[number] = None
         kernel.do(self._make)
-        fd = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        self._all.append((fd, kernel.setns_call(fd, kernel.CLONE_NEWNET)))
+        self._all.append(_calls())
         if self._fresh is None:
             self._fresh = [(path, _content(path)) for path in _COUNTERS if os.path.exists(path)]
         return len(self._all) - 1
 
     def leave(self):
-        kernel.do(self._back)
+        for call in self._back:
+            kernel.do(call)
 
     def release(self, numbers):
         """Takes them back: the sandboxes in them are gone."""
@@ -60,7 +64,13 @@ class Networks:
         for path, fresh in self._fresh:
             if _content(path) != fresh:
                 return False
-        return True
+        return not self._objects.exist()
+
+
+def _calls():
+    """The calls that enter the namespaces which this process is in."""
+    return [kernel.setns_call(os.open("/proc/self/ns/" + name, _READ), kind)
+            for name, kind in (("net", kernel.CLONE_NEWNET), ("ipc", kernel.CLONE_NEWIPC))]
 
 
 def _content(path, size=_MOST):
