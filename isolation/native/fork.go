@@ -137,6 +137,7 @@ func (p *program) Listen(buf []byte, patience time.Duration) (pyrunner.Heard, in
 		return pyrunner.HeardReport, n, err
 	case stdio.Ended:
 		return pyrunner.HeardEnd, n, err
+	case stdio.None:
 	}
 	return pyrunner.HeardNothing, n, err
 }

@@ -135,20 +135,22 @@ func (s *Streams) note(events []unix.EpollEvent) error {
 		return io.EOF
 	}
 	for _, e := range events {
-		switch what := Source(e.Fd); {
-		case what == processEnd:
+		what := Source(e.Fd)
+		if what == processEnd {
 			s.ended = true
 			s.drained = [sources]bool{} // it may have written since
 			if err := s.watch(unix.EPOLL_CTL_DEL, s.process.pidfd, processEnd, 0); err != nil {
 				return err
 			}
-		case what == toldMore:
+			continue
+		}
+		if what == toldMore {
 			if err := s.tellMore(); err != nil {
 				return err
 			}
-		default:
-			s.quiet[what], s.drained[what] = true, false
+			continue
 		}
+		s.quiet[what], s.drained[what] = true, false
 	}
 	return nil
 }
