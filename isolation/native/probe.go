@@ -2,6 +2,7 @@ package native
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/sandbox"
+	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
 )
 
 // probeTimeout bounds a probe, the zygote's boot included.
@@ -74,8 +76,31 @@ func (e *Engine) lookInside(ctx context.Context) ([]sandbox.LayerReport, error) 
 	if err != nil {
 		return nil, err
 	}
+	if err := e.hearAnEnd(ctx, limits); err != nil {
+		return nil, err
+	}
 	reports := posture.Layers(ownNamespaces())
 	return append(reports, e.distinctUID(posture), isolation.LandlockReport(e.landlock)), nil
+}
+
+// hearAnEnd checks that this host tells how a program ended. The kernel shows an
+// exit code of 0 to those who may not look at a process (proc_pid_stat(5)), and
+// that would be a verdict.
+func (e *Engine) hearAnEnd(ctx context.Context, l sandbox.Limits) error {
+	const code = 7
+	sb, err := e.create(ctx, isolation.Plan{Limits: l})
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("import os; os._exit(%d)", code)
+	end, err := sb.Converse(pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, l)).Run()
+	if err = errors.Join(err, sb.Destroy(context.WithoutCancel(ctx))); err != nil {
+		return fmt.Errorf("hear an end: %w", err)
+	}
+	if o := end.Outcome; !o.Exited || o.ExitCode != code {
+		return fmt.Errorf("hear an end: a program that left with code %d was heard to end with code %d, signal %d", code, o.ExitCode, o.Signal)
+	}
+	return nil
 }
 
 // distinctUID checks the program's id map against the ids that were given out.
