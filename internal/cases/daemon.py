@@ -16,7 +16,7 @@ class Daemon:
 
     def __init__(self, build, engine="", time_scale=1.0):
         self._binary = os.path.join(build, "sandboxd")
-        self._engine, self._scale = engine, time_scale
+        self._engine, self.scale = engine, time_scale
         self.pid = 0
 
     def __enter__(self):
@@ -47,7 +47,7 @@ class Daemon:
             self._process = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stdout=log,
                                              stderr=subprocess.STDOUT, pass_fds=[self.fixtures.inherit()])
         self.pid = self._process.pid
-        deadline = time.monotonic() + START_SECONDS * self._scale
+        deadline = time.monotonic() + START_SECONDS * self.scale
         while not self.client.alive():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit("sandboxd did not start:\n" + self.log()[-4000:])
@@ -64,7 +64,7 @@ class Daemon:
         if self.pid:
             self._process.terminate()
             try:
-                self._process.wait(STOP_SECONDS * self._scale)
+                self._process.wait(STOP_SECONDS * self.scale)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()

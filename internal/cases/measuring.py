@@ -11,6 +11,7 @@ CGROUPS = "/sys/fs/cgroup"
 SANDBOX_UIDS = range(1_000_000, 2_000_000)
 
 SETTLE_SECONDS = 3
+QUIET_SECONDS = 0.05  # without a change, for a daemon to count as at rest
 
 
 class Snapshot:
@@ -30,6 +31,19 @@ class Snapshot:
 
     def growth(self, before):
         return {name: getattr(self, name) - getattr(before, name) for name in self.FIELDS}
+
+
+def settled(daemon):
+    """A snapshot of a daemon at rest: one that is about to make a sandbox ready
+    again in place of the last has too few of everything."""
+    deadline = time.monotonic() + SETTLE_SECONDS * daemon.scale
+    last = Snapshot(daemon)
+    while True:
+        time.sleep(QUIET_SECONDS * daemon.scale)
+        now = Snapshot(daemon)
+        if not any(now.growth(last).values()) or time.monotonic() > deadline:
+            return now
+        last = now
 
 
 def settled_growth(daemon, before):

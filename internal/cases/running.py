@@ -5,7 +5,7 @@ import time
 import casefile
 import results
 from judging import invariants, judge_exec, judge_expected
-from measuring import Snapshot, peak_kib, reset_peak, rss_kib, settled_growth
+from measuring import peak_kib, reset_peak, rss_kib, settled, settled_growth
 
 # What became of a case.
 HELD, BROKEN, NOT_ENFORCED, NOT_BUILT = "held", "BROKEN", "not enforced", "not built yet"
@@ -88,7 +88,7 @@ class Measurement:
         self.values = {}
 
     def __enter__(self):
-        self._before, self._fixtures = Snapshot(self._daemon), self._daemon.fixtures.snapshot()
+        self._before, self._fixtures = settled(self._daemon), self._daemon.fixtures.snapshot()
         reset_peak(self._daemon.pid)
         self._rss = rss_kib(self._daemon.pid)
         return self
