@@ -183,6 +183,15 @@ func (old traces) gone(t *testing.T) {
 	eventually(t, "mounts", func() []string { return names(newSince(mountsNow(t), old.mounts)) })
 }
 
+// stopWithoutTrace stops the daemon; mounts are those from before its start.
+func (d *daemon) stopWithoutTrace(t *testing.T, mounts map[string]bool) {
+	t.Helper()
+	last := d.traces(t)
+	last.mounts = mounts
+	d.stop(t)
+	last.gone(t)
+}
+
 // TestKill_Zygote: its sandboxes die with it. Runs that had not begun are tried
 // again, the others end with an error; another zygote serves within a second.
 func TestKill_Zygote(t *testing.T) {
@@ -214,10 +223,7 @@ func TestKill_Zygote(t *testing.T) {
 	for _, old := range left { // while the daemon lives: it cleans up by itself
 		eventually(t, "processes of an old zygote", func() []string { return stillAlive(old.processes) })
 	}
-	last := d.traces(t)
-	last.mounts = mounts
-	d.stop(t)
-	last.gone(t)
+	d.stopWithoutTrace(t, mounts)
 	for _, old := range left {
 		old.mounts = mounts
 		old.gone(t)
@@ -251,10 +257,7 @@ func TestKill_ReadySandboxes(t *testing.T) {
 		t.Error("nobody was killed: this test shows nothing")
 	}
 	c.fewErrors(kills)
-	last := d.traces(t)
-	last.mounts = mounts
-	d.stop(t)
-	last.gone(t)
+	d.stopWithoutTrace(t, mounts)
 }
 
 // TestKill_DaemonUnderLoad: connections break, no verdict is wrong, and another
@@ -288,10 +291,7 @@ func TestKill_DaemonUnderLoad(t *testing.T) {
 	}
 	c.stop()
 	c.fewErrors(0)
-	last := d.traces(t)
-	last.mounts = mounts
-	d.stop(t)
-	last.gone(t)
+	d.stopWithoutTrace(t, mounts)
 	delete(files, p.socket)
 	eventually(t, "files", func() []string { return names(newSince(filesIn(t, p.dir), files)) })
 }

@@ -53,7 +53,6 @@ func (s *liveSandbox) Converse(req pyrunner.Request) *pyrunner.Conversation {
 	}
 	return pyrunner.NewDirectConversation(&program{Streams: s.direct, sandbox: s}, pyrunner.Own{
 		Rlimits: s.rlimits, Workspace: isolation.Workspace,
-
 		SitePackages: orEmpty(s.engine.cfg.Image.SitePackages), ThreadStackBytes: isolation.ThreadStackBytes,
 	}, req)
 }
