@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
@@ -21,7 +22,9 @@ type family struct {
 	modules []string
 	pool    *pool
 
-	mu      sync.Mutex
+	up atomic.Pointer[zygote] // zygote, for those who must not wait for its boot
+
+	mu      sync.Mutex // held while a zygote boots
 	zygote  *zygote
 	retired []*zygote // recycled ones whose last sandboxes still run
 	closed  bool
@@ -62,6 +65,7 @@ func (f *family) ready(ctx context.Context) (*zygote, error) {
 		return nil, err
 	}
 	f.zygote = z
+	f.up.Store(z)
 	z.users.Add(1)
 	return z, nil
 }
@@ -83,11 +87,10 @@ func (f *family) boot(ctx context.Context) (*zygote, error) {
 	return z, nil
 }
 
-// awake tells whether a zygote is up.
+// awake tells whether a zygote is up. It does not wait for one that boots.
 func (f *family) awake() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.zygote != nil && f.zygote.alive()
+	z := f.up.Load()
+	return z != nil && z.alive()
 }
 
 // retire has the zygote go when its last sandbox does.
@@ -95,6 +98,7 @@ func (f *family) retire() {
 	if f.zygote != nil {
 		f.retired = append(f.retired, f.zygote)
 		f.zygote = nil
+		f.up.Store(nil)
 	}
 }
 
@@ -196,6 +200,7 @@ func (fs *families) keep(f *family) {
 		return
 	}
 	z.users.Add(-1)
+	f.pool.touch() // its boot was no idle time
 	f.pool.start()
 	tick := time.NewTicker(fs.pause)
 	defer tick.Stop()

@@ -63,7 +63,7 @@ func TestPreloadSet_IsBootedForThoseWhoComeAfter(t *testing.T) {
 // TestPreloadSet_IsEvictedWhenUnused, but not from under a run.
 func TestPreloadSet_IsEvictedWhenUnused(t *testing.T) {
 	e := newEngineLike(t, native.Config{Ready: 2, PreloadSets: []string{"decimal"}})
-	e.SetEviction(50*time.Millisecond, 10*time.Millisecond)
+	e.SetEviction(2*time.Second, 10*time.Millisecond) // long enough to be seen up
 	names := func(string) bool { return true }
 	loaded(t, e, "first", names)
 	awaits(t, "the set is up", func() bool { return e.Awake("decimal") })

@@ -182,6 +182,13 @@ func (p *pool) missing() int {
 	return p.target - len(p.ready)
 }
 
+// touch counts as somebody asking.
+func (p *pool) touch() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lastTake = time.Now()
+}
+
 // idle tells for how long nobody has asked for a sandbox.
 func (p *pool) idle() time.Duration {
 	p.mu.Lock()
