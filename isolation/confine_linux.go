@@ -30,8 +30,10 @@ type Confine struct {
 // has no function for them or only newer ones have.
 func guestCalls() []string {
 	return []string{
-		"clone3", "close_range",
-		"landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self",
+		"capset", "chdir", "clone3", "close", "close_range", "dup3", "fchownat",
+		"landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self",
+		"mount", "mprotect", "msgctl", "openat", "prctl", "rt_sigaction", "semctl", "setgroups",
+		"sethostname", "setns", "setresgid", "setresuid", "setsid", "shmctl", "unshare", "write",
 	}
 }
 

@@ -106,13 +106,13 @@ func idMappings(first uint32) []specs.LinuxIDMapping {
 // that may be written, each with a cap on bytes and on inodes, because empty
 // files use no bytes.
 func mounts(l sandbox.Limits) []specs.Mount {
-	tmpfs := func(target, owner string) specs.Mount {
+	tmpfs := func(target string, owner ...string) specs.Mount {
 		return specs.Mount{
 			Destination: target, Type: "tmpfs", Source: "tmpfs",
-			Options: []string{
-				"nosuid", "nodev", "noexec", owner,
+			Options: append([]string{
+				"nosuid", "nodev", "noexec",
 				fmt.Sprintf("size=%d", l.WorkspaceBytes), fmt.Sprintf("nr_inodes=%d", l.WorkspaceInodes),
-			},
+			}, owner...),
 		}
 	}
 	return []specs.Mount{
@@ -122,7 +122,7 @@ func mounts(l sandbox.Limits) []specs.Mount {
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "nodev", "noexec", "subset=pid", "hidepid=2"}},
 		tmpfs("/tmp", "mode=1777"),
 		tmpfs("/dev/shm", "mode=1777"),
-		tmpfs(Workspace, fmt.Sprintf("mode=0755,uid=%d,gid=%d", ProgramID, ProgramID)),
+		tmpfs(Workspace, "mode=0755", fmt.Sprintf("uid=%d", ProgramID), fmt.Sprintf("gid=%d", ProgramID)),
 	}
 }
 

@@ -55,7 +55,7 @@ func (s *liveSandbox) order(ctx context.Context, l sandbox.Limits, want shape, f
 		if err != nil {
 			return profile{}, err
 		}
-		return newProfile(spec, config, want.supervised)
+		return newProfile(spec, config, want.supervised, len(s.group.AttachFDs()))
 	})
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (s *liveSandbox) hear() error {
 	if err := s.direct.Hold(pid); err != nil {
 		return err
 	}
-	// The first process sleeps already (guest/kernel.py, Parter). Stopped, it needs
+	// The first process sleeps already (guest/kernel.py, PART). Stopped, it needs
 	// somebody of its own user or session to wake it, of which there is nobody.
 	return s.proc.Stop()
 }

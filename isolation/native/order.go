@@ -3,10 +3,12 @@ package native
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
 )
 
@@ -23,6 +25,7 @@ type profile struct {
 	Capabilities []int                `json:"capabilities"`
 	Config       pyrunner.Confinement `json:"config"`
 	Supervised   bool                 `json:"supervised"`
+	Groups       int                  `json:"groups"` // how many cgroups a sandbox joins
 }
 
 // order asks the zygote for one sandbox.
@@ -36,8 +39,9 @@ type order struct {
 	Released []int `json:"released"`
 }
 
-// mountCall is one mount(2): source, target, type, flags, data.
-type mountCall [5]any
+// mountCall is one mount(2): source, target, type, flags, data; then the uid and
+// gid, inside the sandbox, whose its root becomes, or nil.
+type mountCall [6]any
 
 // Flags of mount(2) that specs name by word (linux/mount.h).
 var mountFlags = map[string]int{"ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8}
@@ -48,7 +52,7 @@ var capabilityNumbers = map[string]int{
 }
 
 // newProfile translates a spec.
-func newProfile(spec *specs.Spec, config pyrunner.Confinement, supervised bool) (profile, error) {
+func newProfile(spec *specs.Spec, config pyrunner.Confinement, supervised bool, groups int) (profile, error) {
 	p := profile{
 		Kind:     "profile",
 		Hostname: spec.Hostname,
@@ -57,10 +61,12 @@ func newProfile(spec *specs.Spec, config pyrunner.Confinement, supervised bool) 
 		Readonly: besideProc(spec, spec.Linux.ReadonlyPaths),
 
 		Supervised: supervised,
+		Groups:     groups,
 	}
 	for _, m := range spec.Mounts {
-		flags, data := mountOptions(m.Options)
-		p.Mounts = append(p.Mounts, mountCall{m.Source, m.Destination, m.Type, flags, data})
+		options, owner := mountOwner(m)
+		flags, data := mountOptions(options)
+		p.Mounts = append(p.Mounts, mountCall{m.Source, m.Destination, m.Type, flags, data, owner})
 	}
 	for _, name := range spec.Process.Capabilities.Permitted {
 		number, ok := capabilityNumbers[name]
@@ -104,6 +110,27 @@ func idMap(mappings []specs.LinuxIDMapping, firstID uint32) string {
 		fmt.Fprintf(&b, "%d %d %d\n", m.ContainerID, firstID+m.HostID-base, m.Size)
 	}
 	return b.String()
+}
+
+// mountOwner takes the owner out of a tmpfs's options. The mount is made before
+// the sandbox's user namespace is entered, where its ids mean nothing; without
+// an option it belongs to the sandbox's root. Other file systems have no owner.
+func mountOwner(m specs.Mount) (rest []string, owner []int) {
+	if m.Type != "tmpfs" {
+		return m.Options, nil
+	}
+	owner = []int{isolation.SupervisorID, isolation.SupervisorID}
+	for _, option := range m.Options {
+		name, value, _ := strings.Cut(option, "=")
+		at := slices.Index([]string{"uid", "gid"}, name)
+		id, err := strconv.Atoi(value)
+		if at < 0 || err != nil {
+			rest = append(rest, option)
+			continue
+		}
+		owner[at] = id
+	}
+	return rest, owner
 }
 
 // mountOptions parts the flags of mount(2) from the file system's own data.

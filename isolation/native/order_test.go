@@ -14,7 +14,7 @@ func TestNewOrder_CarriesTheSpec(t *testing.T) {
 	l := sandbox.DefaultLimits()
 	spec := isolation.Spec(isolation.Plan{ID: "x", Limits: l}, isolation.Host{RootPath: "/", FirstID: 1_000_400})
 	o := newOrder(spec, 400)
-	p, err := newProfile(spec, pyrunner.Confinement{}, false)
+	p, err := newProfile(spec, pyrunner.Confinement{}, false, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,10 +24,10 @@ func TestNewOrder_CarriesTheSpec(t *testing.T) {
 		t.Errorf("maps %q %q", o.UIDMap, o.GIDMap)
 	}
 	want := []mountCall{
-		{"proc", "/proc", "proc", 2 | 4 | 8, "subset=pid,hidepid=2"},
-		{"tmpfs", "/tmp", "tmpfs", 2 | 4 | 8, "mode=1777,size=16777216,nr_inodes=4096"},
-		{"tmpfs", "/dev/shm", "tmpfs", 2 | 4 | 8, "mode=1777,size=16777216,nr_inodes=4096"},
-		{"tmpfs", "/workspace", "tmpfs", 2 | 4 | 8, "mode=0755,uid=1000,gid=1000,size=16777216,nr_inodes=4096"},
+		{"proc", "/proc", "proc", 2 | 4 | 8, "subset=pid,hidepid=2", []int(nil)},
+		{"tmpfs", "/tmp", "tmpfs", 2 | 4 | 8, "size=16777216,nr_inodes=4096,mode=1777", []int{0, 0}},
+		{"tmpfs", "/dev/shm", "tmpfs", 2 | 4 | 8, "size=16777216,nr_inodes=4096,mode=1777", []int{0, 0}},
+		{"tmpfs", "/workspace", "tmpfs", 2 | 4 | 8, "size=16777216,nr_inodes=4096,mode=0755", []int{1000, 1000}},
 	}
 	if diff := cmp.Diff(want, p.Mounts); diff != "" {
 		t.Error(diff)
@@ -40,7 +40,7 @@ func TestNewOrder_CarriesTheSpec(t *testing.T) {
 func TestNewProfile_RefusesUnknownCapability(t *testing.T) {
 	spec := isolation.Spec(isolation.Plan{}, isolation.Host{})
 	spec.Process.Capabilities.Permitted = []string{"CAP_SYS_ADMIN"}
-	if _, err := newProfile(spec, pyrunner.Confinement{}, false); err == nil {
+	if _, err := newProfile(spec, pyrunner.Confinement{}, false, 3); err == nil {
 		t.Error("a capability that the engine does not know was dropped silently")
 	}
 }

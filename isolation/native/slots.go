@@ -18,13 +18,16 @@ type slots struct {
 
 func newSlots(count uint32) *slots { return &slots{next: 1, count: count} }
 
+const waitingSlots = 64
+
 // take returns the first id of a free block, counted from the engine's base.
-// Freed blocks wait at the end of the line, so that an id is not used again
-// while anything keyed by it in the kernel may still be going away.
+// Freed blocks wait in a line of waitingSlots or more, so that an id is not used
+// again while anything keyed by it in the kernel may still be going away. They
+// come before new ones, because zygotes keep a user namespace for each block.
 func (s *slots) take() (uint32, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.next < s.count {
+	if s.next < s.count && len(s.free) < waitingSlots {
 		slot := s.next
 		s.next++
 		return slot * isolation.IDsPerSandbox, nil

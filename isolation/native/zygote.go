@@ -58,7 +58,7 @@ type zygoteConfig struct {
 	Groups       []int          `json:"groups"` // descriptors to join cgroups by
 	SitePackages []string       `json:"site_packages"`
 	Preload      []string       `json:"preload"`
-	Park         []byte         `json:"park"`
+	Calls        []byte         `json:"calls"`       // machine code (calls.go)
 	Environment  []string       `json:"environment"` // names of variables to take away
 }
 
@@ -130,7 +130,7 @@ func (z *zygote) boot(ctx context.Context, cfg Config, preload []string, w *os.F
 	}
 	config := zygoteConfig{
 		Numbers: numbers, SitePackages: orEmpty(cfg.Image.SitePackages), Preload: orEmpty(preload), Groups: []int{},
-		Park: parkCode(cfg.Arch),
+		Calls: callsCode(cfg.Arch),
 	}
 	for _, variable := range zygoteEnv() {
 		name, _, _ := strings.Cut(variable, "=")

@@ -8,7 +8,7 @@ import resource
 import signal
 import sys
 from json.decoder import JSONDecoder
-from os import chdir, close, dup2, open as open_fd, setgroups, setresgid, setresuid, setsid, write
+from os import dup2
 
 from sandboxd_guest import frames, kernel, program
 
@@ -19,81 +19,78 @@ TESTS_FD = 4
 STATUS_FD = 5
 FIRST_CLOSED = 6
 _HIGH = 64  # above all that a process has here
-_WRITE = os.O_WRONLY | os.O_CLOEXEC
 
 
 class Confinement:
     """The program's, made ready as far as it is the same for every run."""
 
-    def __init__(self, config):
+    def __init__(self, config, code=None):
+        """code: kernel.load_code's."""
         self.config = config
-        self.uid, self.gid, self.workspace = config["uid"], config["gid"], config["workspace"]
         self._close_others = kernel.close_from_call(FIRST_CLOSED)
-        self._before = kernel.steps("death signal", [
+        self._become = kernel.Sequence(code, self._identity() + [
             # Cleared by the change of ids, so it comes after it. The program must
             # not outlive its supervisor where no pid namespace sees to that.
-            kernel.prctl_call(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)])
-        # For offer_first, by which the kernel kills the program for memory and not
-        # its supervisor; forbidden again before anything untrusted runs.
-        self._before += kernel.steps("oom score", [kernel.prctl_call(kernel.PR_SET_DUMPABLE, 1)])
-        self._doors = kernel.steps("no_new_privs", [kernel.prctl_call(kernel.PR_SET_NO_NEW_PRIVS, 1)])
-        self._doors += kernel.steps("not dumpable", [kernel.prctl_call(kernel.PR_SET_DUMPABLE, 0)])
-        self._paths = kernel.Paths(config["landlock"]) if config.get("landlock") else None
-        self._filter = kernel.steps("seccomp", [kernel.load_filter_call(base64.b64decode(config["filter"]))])
+            *kernel.steps("death signal", [kernel.prctl_call(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)]),
+            # By which the kernel kills the program for memory and not its supervisor.
+            *offer_first(FIRST_CLOSED)] + self._doors())
 
     def take_descriptors(self, wanted):
         """Moves descriptors to their fixed numbers (wanted: pairs of
         number and descriptor) and closes all others."""
-        take_descriptors(wanted, self._close_others)
+        for number, fd in wanted:
+            dup2(fd, _HIGH + number, False)
+        for number, _ in wanted:
+            dup2(_HIGH + number, number, number < 3)
+        kernel.do(self._close_others)
 
-    def become(self, supervised=True):
-        """Leaves the supervisor's identity for the program's own. Without a
-        supervisor its end is seen to, and offer_first() was called, by the
-        sandbox's first process."""
-        step, uid, gid = "program ids", self.uid, self.gid
-        try:
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # as an interpreter has it
-            setsid()
-            if uid is not None:
-                setgroups(())
-                setresgid(gid, gid, gid)
-                setresuid(uid, uid, uid)
-            if supervised:
-                kernel.carry_out(self._before)
-                step = "oom score"
-                offer_first()
-            step = "workspace"
-            chdir(self.workspace)
-        except OSError as error:
-            raise kernel.StepError(step, 0, error.errno or 0, str(error)) from None
+    def become(self):
+        """Leaves the supervisor's identity and rights for the program's own.
 
-    def close_doors(self):
+        Preconditions: take_descriptors was called, and all of its numbers are in
+        use."""
+        self._become()
+        as_interpreters_have_it()
+
+    def alone(self):
+        """The calls for a program without a supervisor, whose end is seen to, and
+        which is offered first, by the sandbox's first process."""
+        return self._identity() + self._doors()
+
+    def _identity(self):
+        uid, gid = self.config["uid"], self.config["gid"]
+        calls = [kernel.call("setsid")]
+        if uid is not None:
+            calls += [kernel.call("setgroups", 0, 0), kernel.call("setresgid", gid, gid, gid),
+                      kernel.call("setresuid", uid, uid, uid)]
+        return kernel.steps("program ids", calls)
+
+    def _doors(self):
         """The irreversible part that is the same for every run; the filter
         last, because the steps before it need calls that it forbids."""
-        kernel.carry_out(self._doors)
-        if self._paths:
-            try:
-                self._paths()
-            except OSError as error:
-                raise kernel.StepError("landlock", 0, error.errno or 0, str(error)) from None
-        kernel.carry_out(self._filter)
+        landlock = self.config.get("landlock")
+        return [
+            *kernel.steps("workspace", [kernel.call("chdir", self.config["workspace"])]),
+            *kernel.steps("no_new_privs", [kernel.prctl_call(kernel.PR_SET_NO_NEW_PRIVS, 1)]),
+            *kernel.steps("not dumpable", [kernel.prctl_call(kernel.PR_SET_DUMPABLE, 0)]),
+            *kernel.steps("landlock", kernel.landlock_calls(landlock, FIRST_CLOSED) if landlock else []),
+            *kernel.steps("seccomp", [kernel.load_filter_call(base64.b64decode(self.config["filter"]))])]
 
 
-def offer_first():
+def offer_first(free):
     """Has the kernel kill this process for memory before others. The file is the
-    process's own only while it can be dumped (proc(5)). The kernel asks all
-    processes whether they share its memory, unless nobody does."""
-    fd = open_fd("/proc/self/oom_score_adj", _WRITE)
-    write(fd, b"1000")
-    close(fd)
+    process's own only while it can be dumped (proc(5)), which is to be ended
+    before anything untrusted runs. The kernel asks all processes whether they
+    share its memory, unless nobody does. free: the lowest descriptor not in use."""
+    return kernel.steps("oom score", [
+        kernel.prctl_call(kernel.PR_SET_DUMPABLE, 1),
+        kernel.call("openat", kernel.AT_FDCWD, "/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC, 0),
+        kernel.call("write", free, b"1000", 4), kernel.call("close", free)])
 
 
-def take_descriptors(wanted, close_others):
-    for number, fd in wanted:
-        dup2(fd, _HIGH + number, False)
-    for number, _ in wanted:
-        dup2(_HIGH + number, number, number < 3)
-    kernel.do(close_others)
+def as_interpreters_have_it():
+    """The one signal that the interpreter of a program handles itself."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def write_files(workspace, files):

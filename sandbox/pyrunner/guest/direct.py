@@ -1,6 +1,6 @@
 """A sandbox with nobody in it but the program.
 
-The first process has nothing to do here: it sleeps (kernel.Parter), and its end
+The first process has nothing to do here: it sleeps (kernel.PART), and its end
 is the end of the sandbox. The daemon holds the program's pipes itself, and
 learns from the kernel how the program ended. A supervisor would cost a copy of
 this process's memory; a run that may start processes or whose files are
@@ -16,17 +16,20 @@ _STARTED = frames.frame("started")
 _HELLO = frames.frame("hello", hello=confine.hello())
 
 
-def serve(confinement, part):
-    """Never returns. Descriptors stand where confine has them; the status
+def calls(confinement, code):
+    """What the sandbox's first process does last: it parts, and the new process
+    becomes the program's. Descriptors stand where confine has them; the status
     descriptor is a socket to the daemon."""
+    return [
+        *kernel.steps("part", [kernel.part_call(code)], kernel.PART),
+        *confinement.alone(),
+        *kernel.steps("hello", [kernel.call("write", STATUS_FD, _HELLO, len(_HELLO))])]
+
+
+def serve(confinement):
+    """In the program's process: never returns."""
     try:
-        try:
-            part()
-        except OSError as error:
-            raise kernel.StepError("part", 0, error.errno or 0, str(error)) from None
-        confinement.become(supervised=False)
-        confinement.close_doors()
-        write(STATUS_FD, _HELLO)
+        confine.as_interpreters_have_it()
         run = confine.await_run(confinement.config)
         write(STATUS_FD, _STARTED)
     except kernel.StepError as error:

@@ -1,112 +1,135 @@
 """A native sandbox from inside: what a process just cloned by the zygote does
 until it is the first process of a sandbox that nothing else can be reached from.
 
-It starts in namespaces of its own with all capabilities over its own user
-namespace and none over any other. The daemon describes the steps, this module
-carries them out in the only order that works."""
+It starts as the zygote's root, in a mount, a pid and a uts namespace of its own.
+What takes rights over these comes first; then it enters the sandbox's user
+namespace (users.py), where it has all rights but over nothing outside. The
+daemon describes the steps, this module has them in the only order that works,
+as one sequence of system calls: no Python runs on this way."""
 
 import os
-from _signal import SIG_DFL, SIGCHLD, signal
-from os import _exit, open as open_fd, read, setgroups, setresgid, setresuid, write
+from signal import SIGCHLD
 
 from sandboxd_guest import confine, direct, frames, kernel, supervisor
 
 # Network and ipc namespaces are not among these: the zygote clones from inside
 # empty ones (networks.py).
-FLAGS = kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID | kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS
+FLAGS = kernel.CLONE_NEWPID | kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS
 
 # The descriptors of a direct sandbox, in the daemon's order: where the program
 # has them. The one of a supervised sandbox is its stream.
 _DIRECT = (confine.STATUS_FD, 0, 1, 2, confine.REPORT_FD, confine.TESTS_FD)
 _STREAM = 3
+LOWEST = confine.FIRST_CLOSED  # the zygote has nothing of a sandbox below
 
 
 class Profile:
     """What sandboxes of one kind have in common, made ready in the zygote."""
 
-    def __init__(self, order, part):
-        self.supervised = order["supervised"]
-        self._part = part
-        self._own_fds = 1 if self.supervised else len(_DIRECT)
-        self._confinement = confine.Confinement(order["config"])
+    def __init__(self, order, code, clone, null):
+        """clone: kernel.Cloner for FLAGS; null: a descriptor of /dev/null."""
+        supervised, self._groups = order["supervised"], order["groups"]
+        self._confinement = confine.Confinement(order["config"], code)
+        self._chowns, self._ends, self._joins = [], [], []
+        self.supervised = supervised
+        self._calls = []
+        self._add("clone", [clone.call], kernel.FORK)
+        # SIG_IGN came from the zygote; a supervisor waits for its children.
+        self._add("signals", [kernel.default_action_call(SIGCHLD)])
+        # 0 is the writer itself. Through a v1 `tasks` file, and with a single
+        # thread, this needs no grace period of the kernel.
+        self._joins = self._add("join cgroup", [kernel.call("write", 0, b"0", 1)] * self._groups)
         # Once the groups are joined: the root of the cgroup namespace is the group
         # that the process is in then.
-        self._cgroup_namespace = kernel.unshare_call(kernel.CLONE_NEWCGROUP)
-        self._places = _places(order)
-        self._dumpable = kernel.prctl_call(kernel.PR_SET_DUMPABLE, 1)  # _lock_down ends it
-        self._lock_down = (
-            kernel.steps("capabilities", kernel.keep_capabilities_calls(order["capabilities"]))
-            + kernel.steps("no_new_privs", [kernel.prctl_call(kernel.PR_SET_NO_NEW_PRIVS, 1)])
-            + kernel.steps("not dumpable", [kernel.prctl_call(kernel.PR_SET_DUMPABLE, 0)]))
-        self._close_others = kernel.close_from_call(_STREAM + 1 if self.supervised else confine.FIRST_CLOSED)
+        self._add("cgroup namespace", [kernel.unshare_call(kernel.CLONE_NEWCGROUP)])
+        self._add_places(order)
+        self._enter, = self._add("user namespace", [kernel.setns_call(0, kernel.CLONE_NEWUSER)])
+        self._add("ids", [kernel.call("setgroups", 0, 0), kernel.call("setresgid", 0, 0, 0), kernel.call("setresuid", 0, 0, 0)])
+        self._add_descriptors(null)
+        if not supervised:
+            self._add_all(confine.offer_first(confine.FIRST_CLOSED))
+        self._add("capabilities", kernel.keep_capabilities_calls(order["capabilities"]))
+        self._add("no_new_privs", [kernel.prctl_call(kernel.PR_SET_NO_NEW_PRIVS, 1)])
+        self._add("not dumpable", [kernel.prctl_call(kernel.PR_SET_DUMPABLE, 0)])
+        if not supervised:
+            self._add_all(direct.calls(self._confinement, code))
+        self._sequence = kernel.Sequence(code, self._calls)
 
-    def enter(self, fds, mapped):
-        """In the child: never returns. fds: the sandbox's own descriptors, then
-        those of cgroup files; mapped: a pipe that tells when the zygote has
-        written the id maps."""
-        answer, step, supervised = fds[0], "signals", self.supervised
+    def fork(self, users, fds):
+        """Forks a sandbox. Returns its first process's id; in the child it never
+        returns, whatever happens: one that came back into the zygote's loop
+        would be another zygote, with all of its rights.
+
+        fds: the sandbox's own descriptors, then those of cgroup files, none of
+        them below LOWEST."""
+        sequence = self._sequence
+        for at, fd in zip(self._ends + self._joins, fds):
+            sequence[at].a = fd
+        sequence[self._enter].a = users.fd
+        for at, uid, gid in self._chowns:
+            entry = sequence[at]
+            entry.c, entry.d = users.outside_uid[uid], users.outside_gid[gid]
         try:
-            # SIG_IGN came from the zygote; a supervisor waits for its children.
-            signal(SIGCHLD, SIG_DFL)
-            step = "join cgroup"
-            for fd in fds[self._own_fds:]:
-                # 0 is the writer itself. Through a v1 `tasks` file, and with a
-                # single thread, this needs no grace period of the kernel.
-                write(fd, b"0")
-            step = "cgroup namespace"
-            kernel.do(self._cgroup_namespace)
-            step = "id maps"
-            if read(mapped, 1) != b"1":
-                _exit(70)  # the zygote failed and has said why
-            setgroups(())
-            setresgid(0, 0, 0)
-            setresuid(0, 0, 0)
-            kernel.carry_out(self._places)
-            step = "descriptors"
-            if supervised:
-                null = open_fd("/dev/null", os.O_RDWR)
-                confine.take_descriptors(((0, null), (1, null), (2, null), (_STREAM, answer)), self._close_others)
-                answer = _STREAM
-            else:
-                confine.take_descriptors(list(zip(_DIRECT, fds)), self._close_others)
-                answer = confine.STATUS_FD
-                step = "oom score"
-                kernel.do(self._dumpable)
-                confine.offer_first()
-            kernel.carry_out(self._lock_down)
-        except kernel.StepError as error:
+            pid = sequence()
+        except kernel.Failed as error:
+            if error.at == 0:
+                raise
+            answer = fds[0] if error.at <= self._closed else _STREAM if self.supervised else confine.STATUS_FD
             _give_up(answer, error)
-        except OSError as error:
-            _give_up(answer, kernel.StepError(step, 0, error.errno or 0, str(error)))
-        if supervised:
-            os.chdir("/")
+        return pid
+
+    def serve(self):
+        """In the child, when all was done."""
+        if self.supervised:
             supervisor.serve(_STREAM, self._confinement)
-        direct.serve(self._confinement, self._part)
+        direct.serve(self._confinement)
+
+    def _add(self, name, calls, after=kernel.GO_ON):
+        return self._add_all(kernel.steps(name, calls, after))
+
+    def _add_all(self, named):
+        start = len(self._calls)
+        self._calls += named
+        return list(range(start, len(self._calls)))
+
+    def _add_places(self, order):
+        for source, target, kind, flags, data, owner in order["mounts"]:
+            mount = kernel.mount_call(source, target, kind, flags, data)
+            if owner is None:
+                self._add("mount " + target, [mount])
+                continue
+            # The mount is the zygote's; its owner is the sandbox's.
+            _, chown = self._add("mount " + target, [mount, kernel.call("fchownat", kernel.AT_FDCWD, target, 0, 0, 0)])
+            self._chowns.append((chown, *owner))
+        # The image's root is the same in the zygote. What /proc would show is left out
+        # of these by the daemon where it shows processes only.
+        for path in filter(os.path.lexists, order["masked"]):
+            if os.path.isdir(path):
+                call = kernel.mount_call("tmpfs", path, "tmpfs", kernel.MS_RDONLY, "size=0")
+            else:
+                call = kernel.mount_call("/dev/null", path, "", kernel.MS_BIND, "")
+            self._add("mask " + path, [call])
+        for path in filter(os.path.lexists, order["readonly"]):
+            self._add("close " + path, [
+                kernel.mount_call(path, path, "", kernel.MS_BIND | kernel.MS_REC, ""),
+                kernel.mount_call(path, path, "", kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_RDONLY
+                                  | kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC, "")])
+        self._add("host name", [kernel.hostname_call(order["hostname"])])
+
+    def _add_descriptors(self, null):
+        """All others are closed. Sources lie above, so none is overwritten."""
+        if self.supervised:
+            self._add("descriptors", [kernel.call("dup3", null, number, 0) for number in range(3)])
+            self._ends = self._add("descriptors", [kernel.call("dup3", 0, _STREAM, os.O_CLOEXEC)])
+        else:
+            self._ends = self._add("descriptors", [
+                kernel.call("dup3", 0, number, os.O_CLOEXEC if number > 2 else 0) for number in _DIRECT])
+        self._closed, = self._add("descriptors", [
+            kernel.close_from_call(_STREAM + 1 if self.supervised else confine.FIRST_CLOSED)])
 
 
 def _give_up(answer, error):
     try:
         frames.write(answer, "error", error=error.fields)
-    except OSError:
-        pass  # the daemon has given this sandbox up
-    os._exit(70)
-
-
-def _places(order):
-    calls = []
-    for source, target, kind, flags, data in order["mounts"]:
-        calls += kernel.steps("mount " + target, [kernel.mount_call(source, target, kind, flags, data)])
-    # The image's root is the same in the zygote. What /proc would show is left out
-    # of these by the daemon where it shows processes only.
-    for path in filter(os.path.lexists, order["masked"]):
-        if os.path.isdir(path):
-            call = kernel.mount_call("tmpfs", path, "tmpfs", kernel.MS_RDONLY, "size=0")
-        else:
-            call = kernel.mount_call("/dev/null", path, "", kernel.MS_BIND, "")
-        calls += kernel.steps("mask " + path, [call])
-    for path in filter(os.path.lexists, order["readonly"]):
-        calls += kernel.steps("close " + path, [
-            kernel.mount_call(path, path, "", kernel.MS_BIND | kernel.MS_REC, ""),
-            kernel.mount_call(path, path, "", kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_RDONLY
-                              | kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC, "")])
-    return calls + kernel.steps("host name", [kernel.hostname_call(order["hostname"])])
+    finally:  # the daemon may have given this sandbox up
+        os._exit(70)

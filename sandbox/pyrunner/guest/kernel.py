@@ -1,7 +1,7 @@
 """The kernel's interface as the guest needs it, through ctypes.
 
-A call is made in two steps: a *_call function makes a function and its
-arguments ready, in the zygote as a rule, and do() or carry_out() makes the call.
+A call is made in two steps: call() or a *_call function makes its number and
+arguments ready, in the zygote as a rule, and do() or a Sequence makes the call.
 What a child does not have to make, it does not have to copy.
 
 No system call number is written here: the daemon sends those of this machine's
@@ -14,18 +14,16 @@ import mmap
 import os
 import stat
 from ctypes import get_errno
-from os import close, open as open_fd
 
 # PyDLL keeps the interpreter lock across the call, which costs less than to let
 # it go and take it again; there is one thread. And clone3 must return in the
 # child with the lock held.
 _libc = ctypes.PyDLL(None, use_errno=True)
-# Looked up now: the first look into a library costs more than the call, and in
-# a forked child it would be the first each time.
-_syscall, _prctl, _mount, _unshare, _setns = (
-    _libc.syscall, _libc.prctl, _libc.mount, _libc.unshare, _libc.setns)
+_syscall = _libc.syscall
+_syscall.restype, _syscall.argtypes = ctypes.c_long, [ctypes.c_long] * 7
+_WORD = (1 << 64) - 1
 _numbers = {}
-_kept = []  # memory that code runs from
+_kept = []  # what prepared calls and code lie in
 
 # linux/sched.h
 CLONE_NEWNS = 0x00020000
@@ -65,6 +63,8 @@ SECCOMP_MODE_FILTER = 2
 _CAP_VERSION_3 = 0x20080522
 # linux/shm.h, linux/msg.h, linux/sem.h
 _SHM_INFO, _MSG_INFO, _SEM_INFO = 14, 12, 19
+# linux/fcntl.h
+AT_FDCWD = -100
 # linux/landlock.h
 _LANDLOCK_RULE_PATH_BENEATH = 1
 _PATH = os.O_PATH | os.O_CLOEXEC
@@ -99,53 +99,126 @@ def use_numbers(numbers):
     _numbers.update(numbers)
 
 
-def do(call):
+def call(name, *args):
+    """A system call made ready. Arguments are numbers, descriptors among them,
+    and what lies in memory: text, bytes and structures, which are kept."""
+    if name not in _numbers:
+        raise OSError(errno.ENOSYS, name + ": no number for it on this architecture")
+    return (_numbers[name],) + tuple(map(_register, args)) + (0,) * (6 - len(args))
+
+
+def _register(argument):
+    if isinstance(argument, int):
+        return argument
+    if isinstance(argument, str):
+        argument = argument.encode()
+    if isinstance(argument, bytes):
+        argument = ctypes.create_string_buffer(argument, len(argument) + 1)
+    _kept.append(argument)
+    return ctypes.addressof(argument)
+
+
+def do(ready):
     """Makes a call that was made ready. OSError when it fails."""
-    function, arguments = call
-    result = function(*arguments)
+    result = _syscall(*ready)
     if result < 0:
         number = get_errno()
         raise OSError(number, os.strerror(number))
     return result
 
 
-def steps(name, calls):
+# What happens after a call of a sequence.
+GO_ON = 0
+PART = 1  # it returns twice: the new process goes on, the caller sleeps until it is killed
+FORK = 2  # it returns twice: the new process goes on, for the caller the sequence ends
+
+
+def steps(name, calls, after=GO_ON):
     """Gives calls the name of the setup step that they are."""
-    return [(name, index) + call for index, call in enumerate(calls)]
+    return [(name, index, ready, after) for index, ready in enumerate(calls)]
 
 
-def carry_out(named):
-    """Makes calls in order; StepError with the step's name when one fails."""
-    for name, index, function, arguments in named:
-        if function(*arguments) < 0:
-            number = get_errno()
-            raise StepError(name, index, number, os.strerror(number))
+class _Entry(ctypes.Structure):
+    # As the code in isolation/native/calls.go has it.
+    _fields_ = [(name, ctypes.c_uint64) for name in (
+        "number", "a", "b", "c", "d", "e", "f", "after", "result")]
 
 
-# Arguments are plain numbers where they fit 31 bits: libffi widens them to
-# registers, and they are smaller than ctypes' objects.
+_SIZE = ctypes.sizeof(_Entry)
 
 
-def syscall_call(name, *args):
-    if name not in _numbers:
-        raise OSError(errno.ENOSYS, name + ": no number for it on this architecture")
-    return _syscall, (_numbers[name],) + args
+class Sequence:
+    """Calls that are made one after another until one fails.
+
+    With code (load_code) no Python runs between them, and nothing is written
+    but the stack: in a forked child each object that Python looks at is a page
+    copied. Without, they are made one by one, and PART leaves the caller
+    waiting in the kernel as vfork(2) does."""
+
+    def __init__(self, code, named):
+        self._code, self._named = code, named
+        self._entries = (_Entry * len(named))()
+        for entry, (_, _, ready, after) in zip(self._entries, named):
+            entry.number, entry.a, entry.b, entry.c, entry.d, entry.e, entry.f = (n & _WORD for n in ready)
+            entry.after = after
+        self._start = ctypes.addressof(self._entries)
+        self._end = self._start + len(named) * _SIZE
+
+    def __getitem__(self, index):
+        """An entry, for arguments that change: a to f."""
+        return self._entries[index]
+
+    def __call__(self):
+        """0 when all were made; after FORK, in the caller, the new process's id.
+        Failed when one fails."""
+        if self._code is None:
+            return self._one_by_one()
+        end = self._code(self._start, self._end)
+        if end == self._end:
+            return 0
+        at = (end - self._start) // _SIZE
+        return self._result(at, ctypes.c_int64(self._entries[at].result).value)
+
+    def _one_by_one(self):
+        for at, (entry, (_, _, _, after)) in enumerate(zip(self._entries, self._named)):
+            result = _syscall(entry.number, entry.a, entry.b, entry.c, entry.d, entry.e, entry.f)
+            if result < 0:
+                result = -get_errno()
+            if result < 0 or (after and result):
+                return self._result(at, result)
+        return 0
+
+    def _result(self, at, result):
+        name, index, _, after = self._named[at]
+        if result < 0:
+            raise Failed(at, name, index, -result)
+        if after == PART:
+            os._exit(70)  # woken by somebody with the right to: not to be reached
+        return result
+
+
+class Failed(StepError):
+    """at: which call of the sequence."""
+
+    def __init__(self, at, name, index, number):
+        super().__init__(name, index, number, os.strerror(number))
+        self.at = at
 
 
 def prctl_call(option, *args):
-    return _prctl, (option,) + args + (0,) * (4 - len(args))
+    return call("prctl", option, *args)
 
 
 def mount_call(source, target, kind, flags, data):
-    return _mount, (source.encode(), target.encode(), kind.encode(), flags, data.encode())
+    return call("mount", source, target, kind, flags, data)
 
 
 def unshare_call(flags):
-    return _unshare, (flags,)
+    return call("unshare", flags)
 
 
 def setns_call(fd, kind):
-    return _setns, (fd, kind)
+    return call("setns", fd, kind)
 
 
 class Objects:
@@ -156,27 +229,33 @@ class Objects:
         # ints: the count is where the manual pages say.
         shared, queues, sets = (ctypes.c_int * 32)(), (ctypes.c_int * 32)(), (ctypes.c_int * 32)()
         self._counts = (
-            ((_libc.shmctl, (0, _SHM_INFO, ctypes.byref(shared))), shared, 0),
-            ((_libc.msgctl, (0, _MSG_INFO, ctypes.byref(queues))), queues, 0),
-            ((_libc.semctl, (0, 0, _SEM_INFO, ctypes.byref(sets))), sets, 7),
+            (call("shmctl", 0, _SHM_INFO, shared), shared, 0),
+            (call("msgctl", 0, _MSG_INFO, queues), queues, 0),
+            (call("semctl", 0, 0, _SEM_INFO, sets), sets, 7),
         )
 
     def exist(self):
-        for call, info, place in self._counts:
-            do(call)
+        for count, info, place in self._counts:
+            do(count)
             if info[place]:
                 return True
         return False
 
 
 def hostname_call(name):
-    return _libc.sethostname, (name.encode(), len(name.encode()))
+    return call("sethostname", name, len(name.encode()))
+
+
+def default_action_call(signal):
+    """As signal(2) with SIG_DFL, behind the interpreter's back. The structure is
+    of zeros (struct sigaction, asm-generic/signal.h), its mask of 8 bytes."""
+    return call("rt_sigaction", signal, bytes(32), 0, 8)
 
 
 def close_from_call(first):
     """Closes every descriptor from first on: what is not listed is not leaked,
     whoever opened it."""
-    return syscall_call("close_range", first, ctypes.c_uint(0xFFFFFFFF), 0)
+    return call("close_range", first, 0xFFFFFFFF, 0)
 
 
 class _CloneArgs(ctypes.Structure):
@@ -190,13 +269,13 @@ def _clone_args(flags):
     # libc keeps the thread's id in its own memory, where a raw clone leaves the
     # parent's: the kernel is told to store the child's at that address.
     tid = ctypes.c_void_p()
-    do(prctl_call(PR_GET_TID_ADDRESS, ctypes.byref(tid)))
+    do(prctl_call(PR_GET_TID_ADDRESS, tid))
     return _CloneArgs(flags=flags | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID, child_tid=tid.value, exit_signal=17)
 
 
 class Cloner:
-    """Forks with clone3(2). Calling it returns 0 in the child and the child's
-    pid in the parent, which then has the child's descriptor in pidfd.
+    """Forks with clone3(2), alone or as a part of a sequence. The new process's
+    descriptor is in pidfd, in the caller.
 
     Preconditions: one thread, which has called nothing of os.register_at_fork.
     The interpreter's own fork hooks are left out: they renew the locks of
@@ -206,20 +285,34 @@ class Cloner:
         self._pidfd = ctypes.c_int(-1)
         args = _clone_args(flags | CLONE_PIDFD)
         args.pidfd = ctypes.addressof(self._pidfd)
-        self._kept = args
-        self._call = syscall_call("clone3", ctypes.byref(args), ctypes.sizeof(args))
+        self.call = call("clone3", args, ctypes.sizeof(args))
 
     def __call__(self):
-        return do(self._call)
+        """0 in the child and its pid in the parent."""
+        return do(self.call)
 
     @property
     def pidfd(self):
         return self._pidfd.value
 
 
+def part_call(code):
+    """The call for PART: parts the process in two with one memory, of which the
+    caller, the first process of its pid namespace, sleeps from then on. A second
+    copy of the memory would cost as much as the first.
+
+    The sleeper's memory is the program's in time, so it must not come back to
+    run code: it sleeps by nothing but registers. Without code the kernel makes
+    the caller wait, as in vfork(2), which ends with the new process; the daemon
+    stops the sleeper in both cases."""
+    args = _clone_args(CLONE_VM if code else CLONE_VM | CLONE_VFORK)
+    return call("clone3", args, ctypes.sizeof(args))
+
+
 def load_code(code):
-    """Makes a function of machine code (isolation/native/park.go); None of
-    none. Called once, by the zygote: its children have it by inheritance."""
+    """Makes a function of machine code (isolation/native/calls.go), for Sequence;
+    None of none. Called once, by the zygote: its children have it by
+    inheritance."""
     if not code:
         return None
     # Private, which is not the module's default: a page shared with the children
@@ -227,39 +320,9 @@ def load_code(code):
     memory = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.write(code)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    do((_libc.mprotect, (ctypes.c_void_p(address), mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC)))
+    do(call("mprotect", address, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC))
     _kept.append(memory)
-    return ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_size_t)(address)
-
-
-class Parter:
-    """Parts the process in two with one memory. Calling it returns in the new
-    one, while the caller, the first process of its pid namespace, sleeps in the
-    kernel until it is killed. A second copy of the memory would cost as much as
-    the first.
-
-    The sleeper's memory is the program's in time, so it must not come back to
-    run code: park, from load_code, calls clone3(2) and then sleeps by nothing
-    but registers. Without it the kernel makes the caller wait, as in vfork(2),
-    which ends with the new process; the daemon stops the sleeper in both cases.
-
-    Preconditions: as for Cloner."""
-
-    def __init__(self, park):
-        args = self._kept = _clone_args(CLONE_VM if park else CLONE_VM | CLONE_VFORK)
-        size = ctypes.sizeof(args)
-        if park:
-            self._function, self._arguments = park, (ctypes.addressof(args), size)
-        else:
-            self._function, self._arguments = syscall_call("clone3", ctypes.byref(args), size)
-
-    def __call__(self):
-        pid = self._function(*self._arguments)
-        if pid < 0:
-            number = get_errno() if pid == -1 else -pid  # park gives the kernel's own
-            raise OSError(number, os.strerror(number))
-        if pid > 0:
-            os._exit(70)  # woken by somebody with the right to: not to be reached
+    return ctypes.PYFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64)(address)
 
 
 class _CapHeader(ctypes.Structure):
@@ -277,7 +340,7 @@ def keep_capabilities_calls(keep):
     calls = [prctl_call(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)]
     number = 0
     # EINVAL past the last capability
-    while _prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0:
+    while _syscall(*prctl_call(PR_CAPBSET_READ, number)) >= 0:
         calls.append(prctl_call(PR_CAPBSET_DROP, number))
         number += 1
     if number == 0:
@@ -287,7 +350,7 @@ def keep_capabilities_calls(keep):
     data = (_CapData * 2)()
     for half in (0, 1):
         data[half].effective = data[half].permitted = (mask >> (32 * half)) & 0xFFFFFFFF
-    calls.append((_libc.capset, (ctypes.byref(header), ctypes.byref(data))))
+    calls.append(call("capset", header, data))
     return calls
 
 
@@ -300,7 +363,7 @@ def load_filter_call(program):
     buffer = ctypes.create_string_buffer(program, len(program))
     _kept.append(buffer)
     prog = _SockFprog(len(program) // 8, ctypes.addressof(buffer))
-    return prctl_call(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(prog))
+    return prctl_call(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, prog)
 
 
 class _RulesetAttr(ctypes.Structure):
@@ -319,35 +382,27 @@ def _ruleset_size(abi):
     return 8 if abi < 4 else 16 if abi < 6 else 24
 
 
-class Paths:
+def landlock_calls(ruleset, free):
     """Confines the thread with Landlock (landlock(7)). Rules for paths that do
-    not exist when it is made are left out: they can only have granted
-    something. The files themselves are looked up when it is called."""
+    not exist now are left out: they can only have granted something. The files
+    themselves are looked up when the calls are made.
 
-    def __init__(self, ruleset):
-        attr = _RulesetAttr(ruleset["handled_fs"], ruleset.get("handled_net", 0), ruleset.get("scoped", 0))
-        size = _ruleset_size(ruleset["abi"])
-        self._create = syscall_call("landlock_create_ruleset", ctypes.byref(attr), size, 0)
-        self._rules = ctypes.c_int(-1)
-        self._paths = []
-        for rule in ruleset["rules"]:
-            try:
-                mode = os.stat(rule["path"]).st_mode
-            except FileNotFoundError:
-                continue
-            access = rule["access"]
-            if not stat.S_ISDIR(mode):
-                access &= ruleset["file_mask"]  # others are refused with EINVAL
-            beneath = _PathBeneath(access, -1)
-            self._paths.append((rule["path"], beneath, syscall_call(
-                "landlock_add_rule", self._rules, _LANDLOCK_RULE_PATH_BENEATH, ctypes.byref(beneath), 0)))
-        self._restrict = syscall_call("landlock_restrict_self", self._rules, 0)
-
-    def __call__(self):
-        rules = self._rules.value = do(self._create)
-        for path, beneath, add in self._paths:
-            beneath.parent_fd = parent = open_fd(path, _PATH)
-            do(add)
-            close(parent)
-        do(self._restrict)
-        close(rules)
+    free: the lowest descriptor that is not in use then, nor any above it. The
+    kernel gives the lowest there is."""
+    rules, beneath = free, free + 1
+    attr = _RulesetAttr(ruleset["handled_fs"], ruleset.get("handled_net", 0), ruleset.get("scoped", 0))
+    calls = [call("landlock_create_ruleset", attr, _ruleset_size(ruleset["abi"]), 0)]
+    for rule in ruleset["rules"]:
+        try:
+            mode = os.stat(rule["path"]).st_mode
+        except FileNotFoundError:
+            continue
+        access = rule["access"]
+        if not stat.S_ISDIR(mode):
+            access &= ruleset["file_mask"]  # others are refused with EINVAL
+        calls += [
+            call("openat", AT_FDCWD, rule["path"], _PATH, 0),
+            call("landlock_add_rule", rules, _LANDLOCK_RULE_PATH_BENEATH, _PathBeneath(access, beneath), 0),
+            call("close", beneath),
+        ]
+    return calls + [call("landlock_restrict_self", rules, 0), call("close", rules)]

@@ -25,10 +25,10 @@ class Networks:
     """Owned by the zygote, in whose user namespace they are made."""
 
     def __init__(self):
-        self._back = _calls()
+        self._back, _ = _own()
         self._make = kernel.unshare_call(kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC)
         self._objects = kernel.Objects()
-        self._all = []  # the calls to enter them, by number; None for one that was given up
+        self._all = []  # how to enter them, by number; None for one that was given up
         self._free = []
         self._fresh = None  # the counters' files in a network that nobody was in
 
@@ -37,15 +37,16 @@ class Networks:
         number."""
         while self._free:
             number = self._free.pop()
-            for call in self._all[number]:
+            calls, fds = self._all[number]
+            for call in calls:
                 kernel.do(call)
             if self._is_clean():
                 return number
-            for _, (fd, _) in self._all[number]:
+            for fd in fds:
                 os.close(fd)
             self._all[number] = None
         kernel.do(self._make)
-        self._all.append(_calls())
+        self._all.append(_own())
         if self._fresh is None:
             self._fresh = [(path, _content(path)) for path in _COUNTERS if os.path.exists(path)]
         return len(self._all) - 1
@@ -67,10 +68,12 @@ class Networks:
         return not self._objects.exist()
 
 
-def _calls():
-    """The calls that enter the namespaces which this process is in."""
-    return [kernel.setns_call(os.open("/proc/self/ns/" + name, _READ), kind)
-            for name, kind in (("net", kernel.CLONE_NEWNET), ("ipc", kernel.CLONE_NEWIPC))]
+def _own():
+    """The calls that enter the namespaces which this process is in, and the
+    descriptors that these are kept by."""
+    kinds = {"net": kernel.CLONE_NEWNET, "ipc": kernel.CLONE_NEWIPC}
+    fds = [os.open("/proc/self/ns/" + name, _READ) for name in kinds]
+    return [kernel.setns_call(fd, kind) for fd, kind in zip(fds, kinds.values())], fds
 
 
 def _content(path, size=_MOST):

@@ -160,7 +160,6 @@ def _run_program(confinement, fds):
         with kernel.step("descriptors"):
             confinement.take_descriptors(list(fds.items()))
         confinement.become()
-        confinement.close_doors()
         run = confine.await_run(confinement.config)
     except kernel.StepError as error:
         os.write(confine.STATUS_FD, json.dumps(error.fields).encode("ascii"))
@@ -374,9 +373,9 @@ def serve(stream, confinement):
 
 def main(stream, config):
     """Entry of engines whose interpreter is this one sandbox's alone."""
+    kernel.use_numbers(config["numbers"])
     if config["kill"] != "namespace":
         with kernel.step("subreaper"):
             kernel.do(kernel.prctl_call(kernel.PR_SET_CHILD_SUBREAPER, 1))
     sys.path.extend(config["site_packages"])
-    kernel.use_numbers(config["numbers"])
     serve(stream, confine.Confinement(config))

@@ -7,6 +7,7 @@ that no child keeps."""
 
 import array
 import base64
+import fcntl
 import gc
 import json
 import os
@@ -19,7 +20,7 @@ from sandboxd_guest import arenas, forkhooks
 
 forkhooks.hold()  # before anything is imported that asks for a hook
 
-from sandboxd_guest import isolate, kernel, networks, rehearsal
+from sandboxd_guest import isolate, kernel, networks, rehearsal, users
 
 _MAX_ORDER = 256 << 10
 _MAX_FDS = 16
@@ -47,9 +48,9 @@ def main(fd, config):
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     # A sandbox's first process must handle no signal; the program's sets its own.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    control = socket.socket(fileno=fd)
-    park = kernel.load_code(base64.b64decode(config["park"]))
-    zygote = _Zygote(control, kernel.Parter(park), after_fork)
+    null = _fill()
+    control = socket.socket(fileno=_above(fd))
+    zygote = _Zygote(control, kernel.load_code(base64.b64decode(config["calls"])), after_fork, null)
     rehearsal.rehearse()
     zygote.settle()
     control.send(json.dumps({"ready": True, "python": sys.version.split()[0]}).encode("ascii"))
@@ -58,11 +59,12 @@ def main(fd, config):
 
 
 class _Zygote:
-    def __init__(self, control, part, after_fork):
-        self.control, self.part, self.after_fork = control, part, after_fork
+    def __init__(self, control, code, after_fork, null):
+        self.control, self.code, self.after_fork, self.null = control, code, after_fork, null
         self.profiles = {}  # what orders have in common, by number
         self.networks = networks.Networks()
-        self.clone = kernel.Cloner(isolate.FLAGS)
+        self.users = {}  # users.Users by their maps
+        self.clone, self.clone_user = kernel.Cloner(isolate.FLAGS), kernel.Cloner(kernel.CLONE_NEWUSER)
 
     def settle(self):
         """What exists now stays shared with the children instead of being
@@ -74,7 +76,7 @@ class _Zygote:
         message, fds = _receive(self.control)
         order = json.loads(message)
         if order["kind"] == "profile":
-            self.profiles[order["profile"]] = isolate.Profile(order, self.part)
+            self.profiles[order["profile"]] = isolate.Profile(order, self.code, self.clone, self.null)
             self.settle()
             if len(self.profiles) == 1:
                 arenas.settle()
@@ -83,38 +85,64 @@ class _Zygote:
         step, network, opened = "network", -1, fds
         try:
             network = self.networks.enter()
-            step = "clone"
-            wait, tell = os.pipe()
-            opened += (wait, tell)
-            pid = self.clone()
-            if pid == 0:  # it stays in that network
-                self.become_sandbox(self.profiles[order["profile"]], fds, wait, tell)
-            opened.append(self.clone.pidfd)
             step = "id maps"
-            _map_ids(pid, order, tell)
+            own = self.users_of(order)
+            step = "clone"
+            profile = self.profiles[order["profile"]]
+            pid = profile.fork(own, fds)
+            if pid == 0:  # it stays in that network
+                self.become_sandbox(profile)
+            opened.append(self.clone.pidfd)
             answer = b'{"id":%d,"pid":%d,"network":%d}' % (order["id"], pid, network)
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", opened[-1:]))]
+        except kernel.StepError as error:
+            answer, rights = _failure(order, network, error), []
         except OSError as error:
-            fields = kernel.StepError(step, 0, error.errno or 0, str(error)).fields
-            answer = json.dumps({"id": order["id"], "network": network, "error": fields}).encode("ascii")
-            rights = []
+            error = kernel.StepError(step, 0, error.errno or 0, str(error))
+            answer, rights = _failure(order, network, error), []
         self.networks.leave()
         self.control.sendmsg([answer], rights)
         for fd in opened:
             os.close(fd)
 
-    def become_sandbox(self, profile, fds, wait, tell):
-        """In the child: never returns, whatever happens. A child that came back
-        into the loop would be another zygote, with all of its rights."""
+    def users_of(self, order):
+        maps = order["uid_map"], order["gid_map"]
+        found = self.users.get(maps)
+        if found is None:
+            found = self.users[maps] = users.Users(order, self.clone_user)
+        return found
+
+    def become_sandbox(self, profile):
+        """In the child: never returns, whatever happens."""
         try:
-            os.close(tell)
             for hook in self.after_fork:
                 hook()
             if profile.supervised:
                 forkhooks.restore()
-            profile.enter(fds[:-2], wait)
+            profile.serve()
         finally:
             os._exit(70)
+
+
+def _failure(order, network, error):
+    return json.dumps({"id": order["id"], "network": network, "error": error.fields}).encode("ascii")
+
+
+def _fill():
+    """Leaves none free of the descriptors that a sandbox has at fixed numbers:
+    what comes later is moved there, and must not lie there. Returns /dev/null."""
+    fd = 0
+    while fd < isolate.LOWEST:
+        fd = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    return fd
+
+
+def _above(fd):
+    """Moves a descriptor above these; its place is filled."""
+    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, isolate.LOWEST)
+    os.close(fd)
+    os.close(_fill())
+    return moved
 
 
 def _receive(control):
@@ -128,13 +156,3 @@ def _receive(control):
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(data[:len(data) - len(data) % fds.itemsize])
     return message, list(fds)
-
-
-def _map_ids(pid, order, tell):
-    """Writes the child's id maps and tells it; only a parent with capabilities
-    over the zygote's namespace can map more than one id (user_namespaces(7))."""
-    for name in ("gid_map", "uid_map"):
-        fd = os.open("/proc/%d/%s" % (pid, name), os.O_WRONLY | os.O_CLOEXEC)
-        os.write(fd, order[name].encode("ascii"))
-        os.close(fd)
-    os.write(tell, b"1")
