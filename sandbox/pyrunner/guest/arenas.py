@@ -1,4 +1,4 @@
-"""Where the zygote's objects lie: in one piece of memory, of large pages.
+"""Where the zygote's objects and the interpreter's text lie: in large pages.
 
 A fork copies the entry of each page that its parent has, and an exit takes each
 one down: for three thousand small pages that is a good part of a short run. A
@@ -6,7 +6,8 @@ large page (Documentation/admin-guide/mm/transhuge.rst) is one entry, or, once a
 part of it was written, entries that the kernel handles together. Only whole,
 aligned pieces of two megabytes can become one, and CPython puts its arenas
 wherever mmap(2) finds room, between libraries. So it is given an allocator that
-puts them side by side.
+puts them side by side. Text is not copied at all, but mapped anew by each child,
+sixteen pages at a time, as it comes to run it.
 
 Where any of this cannot be had, memory stays as it is."""
 
@@ -16,7 +17,9 @@ import os
 
 _SIZE = 64 << 20  # for all that the zygote allocates; what is left is given back
 _HUGE = 2 << 20
-_MADV_COLLAPSE = 25  # asm-generic/mman-common.h, Linux 6.1
+# linux/mman.h, asm-generic/mman-common.h
+_MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2
+_MADV_COLLAPSE = 25  # Linux 6.1
 
 # struct PyObjectArenaAllocator's functions, in machine code, since no Python can
 # run inside them. Their context is _State. What does not fit goes to the
@@ -65,17 +68,10 @@ def gather():
     code = _CODE.get(os.uname().machine)
     if code is None or _held:
         return
-    map_memory = _libc.mmap
-    map_memory.restype = ctypes.c_void_p
-    map_memory.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
-    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    start = map_memory(None, _SIZE + _HUGE, mmap.PROT_READ | mmap.PROT_WRITE, private, -1, 0)
-    place = mmap.mmap(-1, mmap.PAGESIZE, private)
-    if start in (None, ctypes.c_void_p(-1).value):
+    base = _room(_SIZE)
+    if base is None:
         return
-    base = (start + _HUGE - 1) // _HUGE * _HUGE
-    _unmap(start, base)
-    _unmap(base + _SIZE, start + _SIZE + _HUGE)
+    place = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     place.write(b"".join(code))
     address = ctypes.addressof(ctypes.c_char.from_buffer(place))
     if _libc.mprotect(ctypes.c_void_p(address), mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC) != 0:
@@ -90,6 +86,21 @@ def gather():
     ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(ours))
 
 
+def _room(size):
+    """New memory of that many bytes that begins with a large page; None when
+    there is none."""
+    map_memory = _libc.mmap
+    map_memory.restype = ctypes.c_void_p
+    map_memory.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+    start = map_memory(None, size + _HUGE, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+    if start in (None, ctypes.c_void_p(-1).value):
+        return None
+    base = (start + _HUGE - 1) // _HUGE * _HUGE
+    _unmap(start, base)
+    _unmap(base + size, start + size + _HUGE)
+    return base
+
+
 def settle():
     """Gives back what was not needed, and asks for large pages for the rest. To be
     called when no more is allocated but by children."""
@@ -99,9 +110,59 @@ def settle():
         _unmap(end, state.end)
         state.end = end
     for start, end in _own_memory():
-        for address in range((start + _HUGE - 1) // _HUGE * _HUGE, end - _HUGE + 1, _HUGE):
-            if _libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(_HUGE), _MADV_COLLAPSE) != 0:
-                return  # an older kernel, or no such memory now
+        if not _collapse(start, end):
+            return  # an older kernel, or no such memory now
+    _move_text()
+
+
+def _collapse(start, end):
+    for address in range((start + _HUGE - 1) // _HUGE * _HUGE, end - _HUGE + 1, _HUGE):
+        if _libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(_HUGE), _MADV_COLLAPSE) != 0:
+            return False
+    return True
+
+
+def _move_text():
+    """Puts a copy of the interpreter's text in its place, as far as it fills
+    large pages. What else of the file lies in these, its constants, comes to be
+    executable with it."""
+    start, end = _text()
+    start, end = (start + _HUGE - 1) // _HUGE * _HUGE, end // _HUGE * _HUGE
+    if end <= start:
+        return
+    size = end - start
+    room = _room(size)
+    if room is None:
+        return
+    ctypes.memmove(room, start, size)
+    move = _libc.mremap
+    move.restype = ctypes.c_void_p
+    move.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
+    # The last call is one: there is no moment without text to return to.
+    if (not _collapse(room, room + size)
+            or _libc.mprotect(ctypes.c_void_p(room), ctypes.c_size_t(size), mmap.PROT_READ | mmap.PROT_EXEC) != 0
+            or move(room, size, size, _MREMAP_MAYMOVE | _MREMAP_FIXED, start) != start):
+        _unmap(room, room + size)
+
+
+def _text():
+    """The piece of address space that the file with the interpreter's code fills
+    with what is never written."""
+    inside = ctypes.cast(ctypes.pythonapi.Py_IncRef, ctypes.c_void_p).value
+    pieces = []
+    with open("/proc/self/maps") as maps:
+        for fields in map(str.split, maps):
+            start, end = (int(n, 16) for n in fields[0].split("-"))
+            if len(fields) < 6 or fields[1][1] == "w":
+                continue
+            if pieces and pieces[-1][1:] == [start, fields[5]]:
+                pieces[-1][1] = end
+            else:
+                pieces.append([start, end, fields[5]])
+    for start, end, _ in pieces:
+        if start <= inside < end:
+            return start, end
+    return 0, 0
 
 
 def _unmap(start, end):
