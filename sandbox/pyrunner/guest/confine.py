@@ -24,9 +24,11 @@ _HIGH = 64  # above all that a process has here
 class Confinement:
     """The program's, made ready as far as it is the same for every run."""
 
-    def __init__(self, config, code=None):
-        """code: kernel.load_code's."""
+    def __init__(self, config, code=None, interrupt=None):
+        """code: kernel.load_code's. interrupt: interrupt_call's, where SIGINT has
+        another action by now."""
         self.config = config
+        self._interrupt = interrupt or interrupt_call()
         self._close_others = kernel.close_from_call(FIRST_CLOSED)
         self._become = kernel.Sequence(code, self._identity() + [
             # Cleared by the change of ids, so it comes after it. The program must
@@ -50,7 +52,6 @@ class Confinement:
         Preconditions: take_descriptors was called, and all of its numbers are in
         use."""
         self._become()
-        as_interpreters_have_it()
 
     def alone(self):
         """The calls for a program without a supervisor, whose end is seen to, and
@@ -70,6 +71,7 @@ class Confinement:
         last, because the steps before it need calls that it forbids."""
         landlock = self.config.get("landlock")
         return [
+            *kernel.steps("signals", [self._interrupt]),
             *kernel.steps("workspace", [kernel.call("chdir", self.config["workspace"])]),
             *kernel.steps("no_new_privs", [kernel.prctl_call(kernel.PR_SET_NO_NEW_PRIVS, 1)]),
             *kernel.steps("not dumpable", [kernel.prctl_call(kernel.PR_SET_DUMPABLE, 0)]),
@@ -88,9 +90,10 @@ def offer_first(free):
         kernel.call("write", free, b"1000", 4), kernel.call("close", free)])
 
 
-def as_interpreters_have_it():
-    """The one signal that the interpreter of a program handles itself."""
+def interrupt_call():
+    """What gives SIGINT, the one signal that interpreters handle, to this one."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    return kernel.present_action_call(signal.SIGINT)
 
 
 def write_files(workspace, files):

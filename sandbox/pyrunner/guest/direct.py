@@ -29,7 +29,6 @@ def calls(confinement, code):
 def serve(confinement):
     """In the program's process: never returns."""
     try:
-        confine.as_interpreters_have_it()
         run = confine.await_run(confinement.config)
         write(STATUS_FD, _STARTED)
     except kernel.StepError as error:

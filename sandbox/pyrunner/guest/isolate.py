@@ -26,10 +26,11 @@ LOWEST = confine.FIRST_CLOSED  # the zygote has nothing of a sandbox below
 class Profile:
     """What sandboxes of one kind have in common, made ready in the zygote."""
 
-    def __init__(self, order, code, clone, null):
-        """clone: kernel.Cloner for FLAGS; null: a descriptor of /dev/null."""
+    def __init__(self, order, code, clone, null, interrupt):
+        """clone: kernel.Cloner for FLAGS; null: a descriptor of /dev/null;
+        interrupt: confine.interrupt_call's."""
         supervised, self._groups = order["supervised"], order["groups"]
-        self._confinement = confine.Confinement(order["config"], code)
+        self._confinement = confine.Confinement(order["config"], code, interrupt)
         self._chowns, self._ends, self._joins = [], [], []
         self.supervised = supervised
         self._calls = []

@@ -61,6 +61,8 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 SECCOMP_MODE_FILTER = 2
 # linux/capability.h
 _CAP_VERSION_3 = 0x20080522
+# struct sigaction and sigset_t as rt_sigaction(2) has them (asm-generic/signal.h)
+_ACTION_BYTES, _MASK_BYTES = 32, 8
 # linux/shm.h, linux/msg.h, linux/sem.h
 _SHM_INFO, _MSG_INFO, _SEM_INFO = 14, 12, 19
 # linux/fcntl.h
@@ -247,9 +249,16 @@ def hostname_call(name):
 
 
 def default_action_call(signal):
-    """As signal(2) with SIG_DFL, behind the interpreter's back. The structure is
-    of zeros (struct sigaction, asm-generic/signal.h), its mask of 8 bytes."""
-    return call("rt_sigaction", signal, bytes(32), 0, 8)
+    """As signal(2) with SIG_DFL, behind the interpreter's back."""
+    return call("rt_sigaction", signal, bytes(_ACTION_BYTES), 0, _MASK_BYTES)
+
+
+def present_action_call(signal):
+    """What gives a signal the action that it has now: an interpreter's handler
+    stays its own when others have changed what the kernel does."""
+    action = ctypes.create_string_buffer(_ACTION_BYTES)
+    do(call("rt_sigaction", signal, 0, action, _MASK_BYTES))
+    return call("rt_sigaction", signal, action, 0, _MASK_BYTES)
 
 
 def close_from_call(first):

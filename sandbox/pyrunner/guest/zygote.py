@@ -20,7 +20,7 @@ from sandboxd_guest import arenas, forkhooks
 
 forkhooks.hold()  # before anything is imported that asks for a hook
 
-from sandboxd_guest import isolate, kernel, networks, rehearsal, users
+from sandboxd_guest import confine, isolate, kernel, networks, rehearsal, users
 
 _MAX_ORDER = 256 << 10
 _MAX_FDS = 16
@@ -46,11 +46,12 @@ def main(fd, config):
     after_fork = forkhooks.release()
     # Children are reaped by the kernel; the daemon watches them by pidfd.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    # A sandbox's first process must handle no signal; the program's sets its own.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    interrupt = confine.interrupt_call()
+    # Neither this process nor a sandbox's first one may handle a signal.
+    kernel.do(kernel.default_action_call(signal.SIGINT))
     null = _fill()
     control = socket.socket(fileno=_above(fd))
-    zygote = _Zygote(control, kernel.load_code(base64.b64decode(config["calls"])), after_fork, null)
+    zygote = _Zygote(control, kernel.load_code(base64.b64decode(config["calls"])), after_fork, null, interrupt)
     rehearsal.rehearse()
     zygote.settle()
     control.send(json.dumps({"ready": True, "python": sys.version.split()[0]}).encode("ascii"))
@@ -59,8 +60,9 @@ def main(fd, config):
 
 
 class _Zygote:
-    def __init__(self, control, code, after_fork, null):
-        self.control, self.code, self.after_fork, self.null = control, code, after_fork, null
+    def __init__(self, control, code, after_fork, null, interrupt):
+        self.control, self.code, self.after_fork = control, code, after_fork
+        self.null, self.interrupt = null, interrupt
         self.profiles = {}  # what orders have in common, by number
         self.networks = networks.Networks()
         self.users = {}  # users.Users by their maps
@@ -76,7 +78,8 @@ class _Zygote:
         message, fds = _receive(self.control)
         order = json.loads(message)
         if order["kind"] == "profile":
-            self.profiles[order["profile"]] = isolate.Profile(order, self.code, self.clone, self.null)
+            self.profiles[order["profile"]] = isolate.Profile(
+                order, self.code, self.clone, self.null, self.interrupt)
             self.settle()
             if len(self.profiles) == 1:
                 arenas.settle()
