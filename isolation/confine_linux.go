@@ -32,8 +32,8 @@ func guestCalls() []string {
 	return []string{
 		"capset", "chdir", "clone3", "close", "close_range", "dup3", "fchownat",
 		"landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self",
-		"mount", "mprotect", "msgctl", "openat", "prctl", "rt_sigaction", "semctl", "setgroups",
-		"sethostname", "setns", "setresgid", "setresuid", "setsid", "shmctl", "unshare", "write",
+		"mount", "mprotect", "openat", "prctl", "rt_sigaction", "setgroups",
+		"sethostname", "setns", "setresgid", "setresuid", "setsid", "unshare", "write",
 	}
 }
 

@@ -79,6 +79,7 @@ type Plan struct {
 	Image   string         // name of the image
 	Limits  sandbox.Limits // every field set
 	Collect bool           // files of the workspace are collected after the run
+	Files   bool           // it brings files, to be written before the limit of files' size holds
 	// Mentions tells whether the program's text speaks of a module: a hint for
 	// what may be ready for it. Nil says nothing.
 	Mentions func(module string) bool

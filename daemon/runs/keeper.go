@@ -91,7 +91,8 @@ func (k *keeper) create(ctx context.Context) (isolation.Sandbox, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, k.m.timing.Create, errors.New("making the sandbox took too long"))
 	defer cancel()
 	sb, err := k.plan.engine.Create(ctx, isolation.Plan{
-		ID: k.id, Image: k.plan.image, Limits: k.plan.limits, Collect: len(k.plan.spec.Collect) > 0, Require: k.plan.require,
+		ID: k.id, Image: k.plan.image, Limits: k.plan.limits, Require: k.plan.require,
+		Collect: len(k.plan.spec.Collect) > 0, Files: len(k.plan.spec.Files) > 0,
 		Mentions: k.plan.mentions,
 	})
 	if err != nil {

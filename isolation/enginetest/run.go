@@ -34,7 +34,7 @@ func runSpec(t testing.TB, e isolation.Engine, spec sandbox.Spec) sandbox.Result
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	p := newPlan(t, spec.Limits)
-	p.Collect = len(spec.Collect) > 0
+	p.Collect, p.Files = len(spec.Collect) > 0, len(spec.Files) > 0
 	mode, err := spec.Mode()
 	if err != nil {
 		t.Fatal(err)

@@ -130,7 +130,7 @@ func (e *Engine) create(ctx context.Context, p isolation.Plan) (*liveSandbox, er
 		err = s.group.setLimits(groupLimits(p.Limits))
 	}
 	if err == nil {
-		err = s.setRlimits(rlimits)
+		err = s.setRlimits(rlimits, p.Files)
 	}
 	if err != nil {
 		s.discard()

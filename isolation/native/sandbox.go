@@ -52,19 +52,20 @@ func (s *liveSandbox) Converse(req pyrunner.Request) *pyrunner.Conversation {
 		return pyrunner.NewConversation(s.stream, req)
 	}
 	return pyrunner.NewDirectConversation(&program{Streams: s.direct, sandbox: s}, pyrunner.Own{
-		Rlimits: s.rlimits, Workspace: isolation.Workspace,
+		Rlimits: orEmpty(s.rlimits), Workspace: isolation.Workspace,
 		SitePackages: orEmpty(s.engine.cfg.Image.SitePackages), ThreadStackBytes: isolation.ThreadStackBytes,
 	}, req)
 }
 
-// setRlimits sets the limits of a run that is not begun.
-func (s *liveSandbox) setRlimits(limits []pyrunner.Rlimit) error {
+// setRlimits sets the limits of a run that is not begun. files: it brings some,
+// which may be larger than one that the program may write.
+func (s *liveSandbox) setRlimits(limits []pyrunner.Rlimit, files bool) error {
 	if s.direct == nil {
 		return pyrunner.WriteLimits(s.stream, limits)
 	}
 	fsize, _ := rlimit.Number("fsize")
 	for _, l := range limits {
-		if l[0] == int64(fsize) { // the request's own files may be larger
+		if files && l[0] == int64(fsize) {
 			s.rlimits = []pyrunner.Rlimit{l}
 			continue
 		}

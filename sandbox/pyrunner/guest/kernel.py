@@ -63,8 +63,6 @@ SECCOMP_MODE_FILTER = 2
 _CAP_VERSION_3 = 0x20080522
 # struct sigaction and sigset_t as rt_sigaction(2) has them (asm-generic/signal.h)
 _ACTION_BYTES, _MASK_BYTES = 32, 8
-# linux/shm.h, linux/msg.h, linux/sem.h
-_SHM_INFO, _MSG_INFO, _SEM_INFO = 14, 12, 19
 # linux/fcntl.h
 AT_FDCWD = -100
 # linux/landlock.h
@@ -221,27 +219,6 @@ def unshare_call(flags):
 
 def setns_call(fd, kind):
     return call("setns", fd, kind)
-
-
-class Objects:
-    """Counts the System V objects of the ipc namespace that the caller is in."""
-
-    def __init__(self):
-        # *_INFO of shmctl(2), msgctl(2) and semctl(2), which fill structures of
-        # ints: the count is where the manual pages say.
-        shared, queues, sets = (ctypes.c_int * 32)(), (ctypes.c_int * 32)(), (ctypes.c_int * 32)()
-        self._counts = (
-            (call("shmctl", 0, _SHM_INFO, shared), shared, 0),
-            (call("msgctl", 0, _MSG_INFO, queues), queues, 0),
-            (call("semctl", 0, 0, _SEM_INFO, sets), sets, 7),
-        )
-
-    def exist(self):
-        for count, info, place in self._counts:
-            do(count)
-            if info[place]:
-                return True
-        return False
 
 
 def hostname_call(name):

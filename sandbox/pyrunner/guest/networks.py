@@ -10,14 +10,15 @@ was counted is asked of the kernel before each use.
 """
 
 import os
-from os import close, open as open_fd, read
+from os import preadv
 
 from sandboxd_guest import kernel
 
 _READ = os.O_RDONLY | os.O_CLOEXEC
-_UNUSED = b"sockets: used 0\n"  # begins /proc/net/sockstat: no socket of any kind
-# A program can read these and, by sending where there is no route, change them.
-_COUNTERS = ("/proc/self/net/snmp", "/proc/self/net/snmp6")
+_KINDS = {"net": kernel.CLONE_NEWNET, "ipc": kernel.CLONE_NEWIPC}
+# What a network tells of sockets of any kind, and what a program can change by
+# sending where there is no route; which System V objects there are.
+_FILES = ("net/sockstat", "net/snmp", "net/snmp6", "sysvipc/shm", "sysvipc/msg", "sysvipc/sem")
 _MOST = 16 << 10
 
 
@@ -25,59 +26,75 @@ class Networks:
     """Owned by the zygote, in whose user namespace they are made."""
 
     def __init__(self):
-        self._back, _ = _own()
+        self._outside = _Place()
         self._make = kernel.unshare_call(kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC)
-        self._objects = kernel.Objects()
-        self._all = []  # how to enter them, by number; None for one that was given up
+        self._all = []  # by number; None for one that was given up
         self._free = []
-        self._fresh = None  # the counters' files in a network that nobody was in
+        self._fresh = None  # what the files say where nobody has been
 
     def enter(self):
         """Enters a clean namespace that nobody else is in, and returns its
         number."""
         while self._free:
             number = self._free.pop()
-            calls, fds = self._all[number]
-            for call in calls:
-                kernel.do(call)
-            if self._is_clean():
+            place = self._all[number]
+            if place.says(self._fresh):
+                place.enter()
                 return number
-            for fd in fds:
-                os.close(fd)
+            place.close()
             self._all[number] = None
         kernel.do(self._make)
-        self._all.append(_own())
+        place = _Place()
         if self._fresh is None:
-            self._fresh = [(path, _content(path)) for path in _COUNTERS if os.path.exists(path)]
+            self._fresh = list(map(_Fresh, place.files))
+        self._all.append(place)
         return len(self._all) - 1
 
     def leave(self):
-        for call in self._back:
-            kernel.do(call)
+        self._outside.enter()
 
     def release(self, numbers):
         """Takes them back: the sandboxes in them are gone."""
         self._free += numbers
 
-    def _is_clean(self):
-        if _content("/proc/self/net/sockstat", len(_UNUSED)) != _UNUSED:
-            return False
-        for path, fresh in self._fresh:
-            if _content(path) != fresh:
+
+class _Place:
+    """The namespaces that this process is in. A file of them that is open tells
+    of them, whoever reads it and wherever from (proc_net_ns of fs/proc/proc_net.c,
+    sysvipc_proc_open of ipc/util.c)."""
+
+    def __init__(self):
+        self._fds = [os.open("/proc/self/ns/" + name, _READ) for name in _KINDS]
+        self._calls = [kernel.setns_call(fd, kind) for fd, kind in zip(self._fds, _KINDS.values())]
+        self.files = [os.open(path, _READ) for path in map(_path, _FILES) if os.path.exists(path)]
+
+    def enter(self):
+        for call in self._calls:
+            kernel.do(call)
+
+    def says(self, fresh):
+        for fd, file in zip(self.files, fresh):
+            if not file.same(fd):
                 return False
-        return not self._objects.exist()
+        return True
+
+    def close(self):
+        for fd in self._fds + self.files:
+            os.close(fd)
 
 
-def _own():
-    """The calls that enter the namespaces which this process is in, and the
-    descriptors that these are kept by."""
-    kinds = {"net": kernel.CLONE_NEWNET, "ipc": kernel.CLONE_NEWIPC}
-    fds = [os.open("/proc/self/ns/" + name, _READ) for name in kinds]
-    return [kernel.setns_call(fd, kind) for fd, kind in zip(fds, kinds.values())], fds
+class _Fresh:
+    """What a file says where nobody has been."""
+
+    def __init__(self, fd):
+        text = os.pread(fd, _MOST, 0)
+        # One byte more than there should be, to see that there is not.
+        self._text, self._read = text + b"\0", bytearray(len(text) + 1)
+        self._into, self._size = [self._read], len(text)
+
+    def same(self, fd):
+        return preadv(fd, self._into, 0) == self._size and self._read == self._text
 
 
-def _content(path, size=_MOST):
-    fd = open_fd(path, _READ)
-    content = read(fd, size)
-    close(fd)
-    return content
+def _path(name):
+    return "/proc/" + ("self/" if name.startswith("net/") else "") + name

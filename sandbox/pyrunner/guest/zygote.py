@@ -32,6 +32,8 @@ def main(fd, config):
         os.write(group, b"0")
         os.close(group)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # for the children
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a dozen for each live sandbox
     sys.path.extend(config["site_packages"])
     for name in config["preload"]:
         try:
