@@ -28,15 +28,21 @@ type profile struct {
 	Groups       int                  `json:"groups"` // how many cgroups a sandbox joins
 }
 
-// order asks the zygote for one sandbox.
-type order struct {
-	Kind    string `json:"kind"` // "fork"
-	ID      uint64 `json:"id"`
-	Profile uint64 `json:"profile"`
-	UIDMap  string `json:"uid_map"`
-	GIDMap  string `json:"gid_map"`
+// orders asks the zygote for sandboxes of one profile, forked at one go. Their
+// descriptors come with it, one sandbox's after the other's.
+type orders struct {
+	Kind      string  `json:"kind"` // "fork"
+	Profile   uint64  `json:"profile"`
+	Sandboxes []order `json:"sandboxes"`
 	// Released are networks whose sandboxes are gone.
 	Released []int `json:"released"`
+}
+
+// order is one sandbox.
+type order struct {
+	ID     uint64 `json:"id"`
+	UIDMap string `json:"uid_map"`
+	GIDMap string `json:"gid_map"`
 }
 
 // mountCall is one mount(2): source, target, type, flags, data; then the uid and
@@ -97,7 +103,6 @@ func besideProc(spec *specs.Spec, paths []string) []string {
 // the zygote sees it, whose own ids start at 0.
 func newOrder(spec *specs.Spec, firstID uint32) order {
 	return order{
-		Kind:   "fork",
 		UIDMap: idMap(spec.Linux.UIDMappings, firstID),
 		GIDMap: idMap(spec.Linux.GIDMappings, firstID),
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,6 +40,8 @@ type zygote struct {
 	mu       sync.Mutex
 	nextID   uint64
 	waiting  map[uint64]chan forked // closed without a value when the zygote is gone
+	queue    []*waitingOrder        // not sent yet
+	busy     bool                   // it has orders that it has not answered
 	gone     bool
 	profiles map[shape]uint64 // those that it was told
 	released []int            // networks that it can use again
@@ -50,6 +54,7 @@ type forked struct {
 	Network int                 `json:"network"`
 	Error   *pyrunner.GuestFail `json:"error"`
 	pidfd   *os.File
+	err     error // it was not sent
 }
 
 // zygoteConfig is the zygote entry's configuration (guest/zygote.py).
@@ -185,10 +190,21 @@ func (z *zygote) release(network int) {
 	z.released = append(z.released, network)
 }
 
+// mostAtOnce is how many sandboxes a zygote forks at one go (guest/isolate.py).
+const mostAtOnce = 4
+
+// waitingOrder is an order that is not sent yet.
+type waitingOrder struct {
+	order   order
+	profile uint64
+	fds     []int
+}
+
 // fork orders one child. fds are the child's descriptors and its cgroups' attach
 // files; they stay the caller's.
+//
+// Orders that come while the zygote is at work are sent together when it is done.
 func (z *zygote) fork(ctx context.Context, profile uint64, o order, fds []int) (*forked, error) {
-	o.Profile = profile
 	z.forks.Add(1)
 	answer := make(chan forked, 1)
 	z.mu.Lock()
@@ -199,23 +215,22 @@ func (z *zygote) fork(ctx context.Context, profile uint64, o order, fds []int) (
 	z.nextID++
 	o.ID = z.nextID
 	z.waiting[o.ID] = answer
-	o.Released, z.released = orEmpty(z.released), nil
+	z.queue = append(z.queue, &waitingOrder{o, profile, fds})
 	z.mu.Unlock()
-	message, err := json.Marshal(o)
-	if err == nil {
-		err = z.control.SendFDs(message, fds)
-	}
-	if err != nil {
-		z.forget(o.ID)
-		return nil, fmt.Errorf("send order to zygote: %w", err)
-	}
+	runtime.Gosched() // others who are about to order
+	z.sendOrders()
 	select {
 	case f, ok := <-answer:
 		switch {
 		case !ok:
 			return nil, z.goneError()
 		case f.Error != nil:
+			if f.Network >= 0 {
+				z.release(f.Network) // nobody is in it
+			}
 			return nil, &sandbox.StepError{Step: f.Error.Step, Index: f.Error.Index, Errno: f.Error.Errno, Message: f.Error.Message}
+		case f.err != nil:
+			return nil, f.err
 		}
 		return &f, nil
 	case <-ctx.Done():
@@ -224,10 +239,44 @@ func (z *zygote) fork(ctx context.Context, profile uint64, o order, fds []int) (
 	}
 }
 
+// sendOrders sends what waits, as much as may go together, to a zygote that has
+// nothing to do.
+func (z *zygote) sendOrders() {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if z.busy || z.gone || len(z.queue) == 0 {
+		return
+	}
+	message := orders{Kind: "fork", Profile: z.queue[0].profile, Released: orEmpty(z.released)}
+	var fds []int
+	for len(z.queue) > 0 && len(message.Sandboxes) < mostAtOnce && z.queue[0].profile == message.Profile {
+		message.Sandboxes = append(message.Sandboxes, z.queue[0].order)
+		fds = append(fds, z.queue[0].fds...)
+		z.queue = z.queue[1:]
+	}
+	text, err := json.Marshal(message)
+	if err == nil {
+		// Under the lock, so that nobody who gives up closes a descriptor before it is
+		// sent. There is room: the zygote reads before it is sent more.
+		err = z.control.SendFDs(text, fds)
+	}
+	if err == nil {
+		z.busy, z.released = true, nil
+		return
+	}
+	for _, o := range message.Sandboxes {
+		if answer, ok := z.waiting[o.ID]; ok {
+			delete(z.waiting, o.ID)
+			answer <- forked{err: fmt.Errorf("send order to zygote: %w", err)}
+		}
+	}
+}
+
 func (z *zygote) forget(id uint64) {
 	z.mu.Lock()
 	answer, ok := z.waiting[id]
 	delete(z.waiting, id)
+	z.queue = slices.DeleteFunc(z.queue, func(w *waitingOrder) bool { return w.order.ID == id })
 	z.mu.Unlock()
 	if !ok { // the answer was on its way
 		select {
@@ -257,24 +306,20 @@ func (z *zygote) receive() {
 		if err != nil {
 			break
 		}
-		var f forked
-		if err := json.Unmarshal(message, &f); err != nil || len(files) > 1 {
+		answers, err := readAnswers(message, files)
+		if err != nil {
 			closeFiles(files)
 			break
 		}
-		if len(files) == 1 {
-			f.pidfd = files[0]
+		for i := range answers {
+			if !z.answer(answers[i]) {
+				answers[i].abandon()
+			}
 		}
 		z.mu.Lock()
-		answer, ok := z.waiting[f.ID]
-		delete(z.waiting, f.ID)
-		if ok {
-			answer <- f
-		}
+		z.busy = false
 		z.mu.Unlock()
-		if !ok {
-			f.abandon()
-		}
+		z.sendOrders()
 	}
 	z.proc.Kill()
 	z.mu.Lock()
@@ -284,6 +329,41 @@ func (z *zygote) receive() {
 		close(answer)
 		delete(z.waiting, id)
 	}
+}
+
+// readAnswers gives each sandbox that was made its descriptor: there is one for
+// each, in order.
+func readAnswers(message []byte, files []*os.File) ([]forked, error) {
+	var answers []forked
+	if err := json.Unmarshal(message, &answers); err != nil {
+		return nil, err
+	}
+	left := files
+	for i := range answers {
+		if answers[i].Error != nil {
+			continue
+		}
+		if len(left) == 0 {
+			return nil, errors.New("a sandbox without its descriptor")
+		}
+		answers[i].pidfd, left = left[0], left[1:]
+	}
+	if len(left) > 0 {
+		return nil, errors.New("more descriptors than sandboxes")
+	}
+	return answers, nil
+}
+
+// answer tells the one who waits for it; false when nobody does.
+func (z *zygote) answer(f forked) bool {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	waiting, ok := z.waiting[f.ID]
+	if ok {
+		delete(z.waiting, f.ID)
+		waiting <- f
+	}
+	return ok
 }
 
 func (z *zygote) alive() bool {

@@ -12,7 +12,7 @@ import (
 // MaxMessage is the size of the largest message in bytes.
 const MaxMessage = 64 << 10
 
-const maxFiles = 16
+const maxFiles = 16 // in one message
 
 // Conn is one end of a pair that keeps message borders.
 type Conn struct{ conn *net.UnixConn }

@@ -15,11 +15,14 @@ if platform.machine() == "x86_64":
     # movabs rax, here; again: lock inc qword [rax]; jmp again
     code = b"\x48\xb8" + here.to_bytes(8, "little") + b"\xf0\x48\xff\x00" + b"\xeb\xfa"
 changed = 0
+own = ctypes.cast(ctypes.pythonapi.Py_IncRef, ctypes.c_void_p).value
 for line in maps:
     span, rights, offset, device, inode, *name = line.split(None, 5)
     if "x" not in rights or name and not name[0].startswith("/dev/zero"):
         continue  # of a file or the kernel's
     start, end = (int(part, 16) for part in span.split("-"))
+    if start <= own < end:
+        continue  # the interpreter's text, which we run in ourselves
     if rights[3] == "s":
         print("LEAK: code is shared:", line)
         continue

@@ -23,67 +23,94 @@ _STREAM = 3
 LOWEST = confine.FIRST_CLOSED  # the zygote has nothing of a sandbox below
 
 
+# How many sandboxes are forked at one go, at most. Where nothing runs between two
+# forks, nothing of the zygote is written, and so copied, between them.
+MOST = 4
+
+
 class Profile:
     """What sandboxes of one kind have in common, made ready in the zygote."""
 
-    def __init__(self, order, code, clone, null, interrupt):
-        """clone: kernel.Cloner for FLAGS; null: a descriptor of /dev/null;
-        interrupt: confine.interrupt_call's."""
-        supervised, self._groups = order["supervised"], order["groups"]
+    def __init__(self, order, code, null, interrupt):
+        """null: a descriptor of /dev/null; interrupt: confine.interrupt_call's."""
+        self.supervised, self._groups = order["supervised"], order["groups"]
         self._confinement = confine.Confinement(order["config"], code, interrupt)
-        self._chowns, self._ends, self._joins = [], [], []
-        self.supervised = supervised
-        self._calls = []
-        self._add("clone", [clone.call], kernel.FORK)
+        self._calls, self._copies = [], []
+        for _ in range(MOST):
+            self._copies.append(self._add_copy(order, code, null))
+        self._sequence = kernel.Sequence(code, self._calls)
+
+    def fork(self, sandboxes):
+        """Forks sandboxes, not more than MOST: triples of their users.Users, the
+        calls that enter their network, and their descriptors: their own, then
+        those of cgroup files, none below LOWEST. Leaves the caller in the last of
+        the networks.
+
+        Returns their first processes' ids and pidfds, and what stopped it: an
+        error or None. None instead of all that in a child: one that came back
+        into the zygote's loop would be another zygote, with all of its rights."""
+        sequence, copies = self._sequence, self._copies[:len(sandboxes)]
+        end = len(self._calls)
+        for number, (copy, sandbox) in enumerate(zip(copies, sandboxes)):
+            following = copies[number + 1].start if number + 1 < len(copies) else end
+            copy.aim(sequence, *sandbox)
+            sequence.caller_goes_to(copy.fork, following)
+        failure, at = None, end
+        try:
+            at = sequence()
+        except kernel.Failed as error:
+            failure, at = error, error.at
+        for copy in copies:
+            if copy.fork < at < copy.end:
+                self._give_up(copy, failure)
+            if at == copy.end:
+                return None
+        made = [copy for copy in copies if copy.fork < at]
+        return [(sequence[copy.fork].result, copy.clone.pidfd) for copy in made], failure
+
+    def serve(self):
+        """In the child: never returns."""
+        if self.supervised:
+            supervisor.serve(_STREAM, self._confinement)
+        direct.serve(self._confinement)
+
+    def _give_up(self, copy, error):
+        """In a child that could not be isolated."""
+        answer = copy.answer if error.at <= copy.closed else _STREAM if self.supervised else confine.STATUS_FD
+        try:
+            frames.write(answer, "error", error=error.fields)
+        finally:  # the daemon may have given this sandbox up
+            os._exit(70)
+
+    def _add_copy(self, order, code, null):
+        copy = _Copy()
+        copy.start = len(self._calls)
+        # The zygote's own, before it forks.
+        copy.networks = self._add("network", [kernel.setns_call(0, 0)] * 2)
+        copy.clone = kernel.Cloner(FLAGS)
+        copy.fork, = self._add("clone", [copy.clone.call], kernel.FORK)
         # SIG_IGN came from the zygote; a supervisor waits for its children.
         self._add("signals", [kernel.default_action_call(SIGCHLD)])
         # 0 is the writer itself. Through a v1 `tasks` file, and with a single
         # thread, this needs no grace period of the kernel.
-        self._joins = self._add("join cgroup", [kernel.call("write", 0, b"0", 1)] * self._groups)
+        joins = self._add("join cgroup", [kernel.call("write", 0, b"0", 1)] * self._groups)
         # Once the groups are joined: the root of the cgroup namespace is the group
         # that the process is in then.
         self._add("cgroup namespace", [kernel.unshare_call(kernel.CLONE_NEWCGROUP)])
-        self._add_places(order)
-        self._enter, = self._add("user namespace", [kernel.setns_call(0, kernel.CLONE_NEWUSER)])
+        copy.owned = self._add_places(order)
+        copy.users, = self._add("user namespace", [kernel.setns_call(0, kernel.CLONE_NEWUSER)])
         self._add("ids", [kernel.call("setgroups", 0, 0), kernel.call("setresgid", 0, 0, 0), kernel.call("setresuid", 0, 0, 0)])
-        self._add_descriptors(null)
-        if not supervised:
+        own, copy.closed = self._add_descriptors(null)
+        copy.descriptors = own + joins
+        if not self.supervised:
             self._add_all(confine.offer_first(confine.FIRST_CLOSED))
         self._add("capabilities", kernel.keep_capabilities_calls(order["capabilities"]))
         self._add("no_new_privs", [kernel.prctl_call(kernel.PR_SET_NO_NEW_PRIVS, 1)])
         self._add("not dumpable", [kernel.prctl_call(kernel.PR_SET_DUMPABLE, 0)])
-        if not supervised:
+        if not self.supervised:
             self._add_all(direct.calls(self._confinement, code))
-        self._sequence = kernel.Sequence(code, self._calls)
-
-    def fork(self, users, fds):
-        """Forks a sandbox. Returns its first process's id; in the child it never
-        returns, whatever happens: one that came back into the zygote's loop
-        would be another zygote, with all of its rights.
-
-        fds: the sandbox's own descriptors, then those of cgroup files, none of
-        them below LOWEST."""
-        sequence = self._sequence
-        for at, fd in zip(self._ends + self._joins, fds):
-            sequence[at].a = fd
-        sequence[self._enter].a = users.fd
-        for at, uid, gid in self._chowns:
-            entry = sequence[at]
-            entry.c, entry.d = users.outside_uid[uid], users.outside_gid[gid]
-        try:
-            pid = sequence()
-        except kernel.Failed as error:
-            if error.at == 0:
-                raise
-            answer = fds[0] if error.at <= self._closed else _STREAM if self.supervised else confine.STATUS_FD
-            _give_up(answer, error)
-        return pid
-
-    def serve(self):
-        """In the child, when all was done."""
-        if self.supervised:
-            supervisor.serve(_STREAM, self._confinement)
-        direct.serve(self._confinement)
+        copy.end, = self._add("ready", [kernel.HALT])
+        return copy
 
     def _add(self, name, calls, after=kernel.GO_ON):
         return self._add_all(kernel.steps(name, calls, after))
@@ -94,6 +121,8 @@ class Profile:
         return list(range(start, len(self._calls)))
 
     def _add_places(self, order):
+        """Returns the entries that give mounts to the sandbox's ids, with these."""
+        owned = []
         for source, target, kind, flags, data, owner in order["mounts"]:
             mount = kernel.mount_call(source, target, kind, flags, data)
             if owner is None:
@@ -101,7 +130,7 @@ class Profile:
                 continue
             # The mount is the zygote's; its owner is the sandbox's.
             _, chown = self._add("mount " + target, [mount, kernel.call("fchownat", kernel.AT_FDCWD, target, 0, 0, 0)])
-            self._chowns.append((chown, *owner))
+            owned.append((chown, *owner))
         # The image's root is the same in the zygote. What /proc would show is left out
         # of these by the daemon where it shows processes only.
         for path in filter(os.path.lexists, order["masked"]):
@@ -116,21 +145,32 @@ class Profile:
                 kernel.mount_call(path, path, "", kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_RDONLY
                                   | kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC, "")])
         self._add("host name", [kernel.hostname_call(order["hostname"])])
+        return owned
 
     def _add_descriptors(self, null):
-        """All others are closed. Sources lie above, so none is overwritten."""
+        """All others are closed. Sources lie above, so none is overwritten. Returns
+        the entries for the sandbox's own, in order, and the last one."""
         if self.supervised:
             self._add("descriptors", [kernel.call("dup3", null, number, 0) for number in range(3)])
-            self._ends = self._add("descriptors", [kernel.call("dup3", 0, _STREAM, os.O_CLOEXEC)])
+            own = self._add("descriptors", [kernel.call("dup3", 0, _STREAM, os.O_CLOEXEC)])
         else:
-            self._ends = self._add("descriptors", [
+            own = self._add("descriptors", [
                 kernel.call("dup3", 0, number, os.O_CLOEXEC if number > 2 else 0) for number in _DIRECT])
-        self._closed, = self._add("descriptors", [
+        closed, = self._add("descriptors", [
             kernel.close_from_call(_STREAM + 1 if self.supervised else confine.FIRST_CLOSED)])
+        return own, closed
 
 
-def _give_up(answer, error):
-    try:
-        frames.write(answer, "error", error=error.fields)
-    finally:  # the daemon may have given this sandbox up
-        os._exit(70)
+class _Copy:
+    """Where things are in a profile's sequence, for one of the sandboxes that are
+    forked at one go."""
+
+    def aim(self, sequence, users, networks, fds):
+        self.answer = fds[0]
+        for at, call in zip(self.networks, networks):
+            sequence[at].a, sequence[at].b = call[1], call[2]
+        for at, fd in zip(self.descriptors, fds):
+            sequence[at].a = fd
+        sequence[self.users].a = users.fd
+        for at, uid, gid in self.owned:
+            sequence[at].c, sequence[at].d = users.outside_uid[uid], users.outside_gid[gid]

@@ -22,6 +22,7 @@ _libc = ctypes.PyDLL(None, use_errno=True)
 _syscall = _libc.syscall
 _syscall.restype, _syscall.argtypes = ctypes.c_long, [ctypes.c_long] * 7
 _WORD = (1 << 64) - 1
+_FAILED = 1 << 63  # results from here on are negative
 _numbers = {}
 _kept = []  # what prepared calls and code lie in
 
@@ -130,7 +131,8 @@ def do(ready):
 # What happens after a call of a sequence.
 GO_ON = 0
 PART = 1  # it returns twice: the new process goes on, the caller sleeps until it is killed
-FORK = 2  # it returns twice: the new process goes on, for the caller the sequence ends
+FORK = 2  # it returns twice: the new process goes on, the caller elsewhere (Sequence.caller_goes_to)
+HALT = (-1,) + (0,) * 6  # no call: the sequence ends here
 
 
 def steps(name, calls, after=GO_ON):
@@ -151,50 +153,47 @@ class Sequence:
     """Calls that are made one after another until one fails.
 
     With code (load_code) no Python runs between them, and nothing is written
-    but the stack: in a forked child each object that Python looks at is a page
-    copied. Without, they are made one by one, and PART leaves the caller
-    waiting in the kernel as vfork(2) does."""
+    but the stack and the results of FORK: in a forked child each object that
+    Python looks at is a page copied. Without, they are made one by one, and PART
+    leaves the caller waiting in the kernel as vfork(2) does."""
 
     def __init__(self, code, named):
-        self._code, self._named = code, named
-        self._entries = (_Entry * len(named))()
-        for entry, (_, _, ready, after) in zip(self._entries, named):
+        self._code, self._named = code, named + steps("end", [HALT])
+        self._entries = (_Entry * len(self._named))()
+        for entry, (_, _, ready, after) in zip(self._entries, self._named):
             entry.number, entry.a, entry.b, entry.c, entry.d, entry.e, entry.f = (n & _WORD for n in ready)
             entry.after = after
         self._start = ctypes.addressof(self._entries)
-        self._end = self._start + len(named) * _SIZE
 
-    def __getitem__(self, index):
+    def __getitem__(self, at):
         """An entry, for arguments that change: a to f."""
-        return self._entries[index]
+        return self._entries[at]
 
-    def __call__(self):
-        """0 when all were made; after FORK, in the caller, the new process's id.
-        Failed when one fails."""
-        if self._code is None:
-            return self._one_by_one()
-        end = self._code(self._start, self._end)
-        if end == self._end:
-            return 0
-        at = (end - self._start) // _SIZE
-        return self._result(at, ctypes.c_int64(self._entries[at].result).value)
+    def caller_goes_to(self, fork, at):
+        """Where the caller of a FORK goes on."""
+        self._entries[fork].after = self._start + at * _SIZE
 
-    def _one_by_one(self):
-        for at, (entry, (_, _, _, after)) in enumerate(zip(self._entries, self._named)):
-            result = _syscall(entry.number, entry.a, entry.b, entry.c, entry.d, entry.e, entry.f)
-            if result < 0:
-                result = -get_errno()
-            if result < 0 or (after and result):
-                return self._result(at, result)
-        return 0
-
-    def _result(self, at, result):
-        name, index, _, after = self._named[at]
-        if result < 0:
-            raise Failed(at, name, index, -result)
-        if after == PART:
+    def __call__(self, at=0):
+        """Begins at an entry; returns at which HALT it ended. Failed when a call
+        fails."""
+        at = (self._code(self._start + at * _SIZE) - self._start) // _SIZE if self._code else self._one_by_one(at)
+        name, index, ready, after = self._named[at]
+        if ready is HALT:
+            return at
+        if after == PART and self._entries[at].result < _FAILED:
             os._exit(70)  # woken by somebody with the right to: not to be reached
-        return result
+        raise Failed(at, name, index, _WORD + 1 - self._entries[at].result)
+
+    def _one_by_one(self, at):
+        while True:
+            entry, after = self._entries[at], self._named[at][3]
+            if entry.number == _WORD:
+                return at
+            result = _syscall(entry.number, entry.a, entry.b, entry.c, entry.d, entry.e, entry.f)
+            entry.result = -get_errno() & _WORD if result < 0 else result
+            if result < 0 or after == PART and result:
+                return at
+            at = (entry.after - self._start) // _SIZE if after == FORK and result else at + 1
 
 
 class Failed(StepError):
@@ -308,7 +307,7 @@ def load_code(code):
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     do(call("mprotect", address, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC))
     _kept.append(memory)
-    return ctypes.PYFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64)(address)
+    return ctypes.PYFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64)(address)
 
 
 class _CapHeader(ctypes.Structure):

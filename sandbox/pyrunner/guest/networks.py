@@ -32,15 +32,14 @@ class Networks:
         self._free = []
         self._fresh = None  # what the files say where nobody has been
 
-    def enter(self):
-        """Enters a clean namespace that nobody else is in, and returns its
-        number."""
+    def take(self):
+        """A clean namespace that nobody else is in: its number and the calls that
+        enter it. It is entered already where it was made now."""
         while self._free:
             number = self._free.pop()
             place = self._all[number]
             if place.says(self._fresh):
-                place.enter()
-                return number
+                return number, place.calls
             place.close()
             self._all[number] = None
         kernel.do(self._make)
@@ -48,10 +47,11 @@ class Networks:
         if self._fresh is None:
             self._fresh = list(map(_Fresh, place.files))
         self._all.append(place)
-        return len(self._all) - 1
+        return len(self._all) - 1, place.calls
 
     def leave(self):
-        self._outside.enter()
+        for call in self._outside.calls:
+            kernel.do(call)
 
     def release(self, numbers):
         """Takes them back: the sandboxes in them are gone."""
@@ -65,12 +65,8 @@ class _Place:
 
     def __init__(self):
         self._fds = [os.open("/proc/self/ns/" + name, _READ) for name in _KINDS]
-        self._calls = [kernel.setns_call(fd, kind) for fd, kind in zip(self._fds, _KINDS.values())]
+        self.calls = [kernel.setns_call(fd, kind) for fd, kind in zip(self._fds, _KINDS.values())]
         self.files = [os.open(path, _READ) for path in map(_path, _FILES) if os.path.exists(path)]
-
-    def enter(self):
-        for call in self._calls:
-            kernel.do(call)
 
     def says(self, fresh):
         for fd, file in zip(self.files, fresh):

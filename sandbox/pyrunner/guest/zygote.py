@@ -23,7 +23,7 @@ forkhooks.hold()  # before anything is imported that asks for a hook
 from sandboxd_guest import confine, isolate, kernel, networks, rehearsal, users
 
 _MAX_ORDER = 256 << 10
-_MAX_FDS = 16
+_MAX_FDS = 16 * isolate.MOST
 
 
 def main(fd, config):
@@ -68,7 +68,7 @@ class _Zygote:
         self.profiles = {}  # what orders have in common, by number
         self.networks = networks.Networks()
         self.users = {}  # users.Users by their maps
-        self.clone, self.clone_user = kernel.Cloner(isolate.FLAGS), kernel.Cloner(kernel.CLONE_NEWUSER)
+        self.clone_user = kernel.Cloner(kernel.CLONE_NEWUSER)
 
     def settle(self):
         """What exists now stays shared with the children instead of being
@@ -80,34 +80,39 @@ class _Zygote:
         message, fds = _receive(self.control)
         order = json.loads(message)
         if order["kind"] == "profile":
-            self.profiles[order["profile"]] = isolate.Profile(
-                order, self.code, self.clone, self.null, self.interrupt)
+            self.profiles[order["profile"]] = isolate.Profile(order, self.code, self.null, self.interrupt)
             self.settle()
             if len(self.profiles) == 1:
                 arenas.settle()
             return
         self.networks.release(order["released"])
-        step, network, opened = "network", -1, fds
+        profile, wanted, each = self.profiles[order["profile"]], order["sandboxes"], len(fds) // len(order["sandboxes"])
+        sandboxes, numbers, made, failure, step = [], [], [], None, "network"
         try:
-            network = self.networks.enter()
-            step = "id maps"
-            own = self.users_of(order)
-            step = "clone"
-            profile = self.profiles[order["profile"]]
-            pid = profile.fork(own, fds)
-            if pid == 0:  # it stays in that network
-                self.become_sandbox(profile)
-            opened.append(self.clone.pidfd)
-            answer = b'{"id":%d,"pid":%d,"network":%d}' % (order["id"], pid, network)
-            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", opened[-1:]))]
-        except kernel.StepError as error:
-            answer, rights = _failure(order, network, error), []
+            for at, one in enumerate(wanted):
+                step = "network"
+                number, calls = self.networks.take()
+                numbers.append(number)
+                step = "id maps"
+                sandboxes.append((self.users_of(one), calls, fds[at * each:(at + 1) * each]))
         except OSError as error:
-            error = kernel.StepError(step, 0, error.errno or 0, str(error))
-            answer, rights = _failure(order, network, error), []
+            failure = kernel.StepError(step, 0, error.errno or 0, str(error))
+        if sandboxes:
+            forked = profile.fork(sandboxes)
+            if forked is None:
+                self.become_sandbox(profile)
+            made, stopped = forked
+            failure = failure or stopped
         self.networks.leave()
-        self.control.sendmsg([answer], rights)
-        for fd in opened:
+        answer = [b'{"id":%d,"pid":%d,"network":%d}' % (one["id"], pid, number)
+                  for one, (pid, _), number in zip(wanted, made, numbers)]
+        numbers.extend([-1] * (len(wanted) - len(numbers)))
+        for one, number in list(zip(wanted, numbers))[len(made):]:
+            answer.append(json.dumps({"id": one["id"], "network": number, "error": failure.fields}).encode("ascii"))
+        fds.extend(pidfd for _, pidfd in made)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds[len(fds) - len(made):]))] if made else []
+        self.control.sendmsg([b"[" + b",".join(answer) + b"]"], rights)
+        for fd in fds:
             os.close(fd)
 
     def users_of(self, order):
@@ -127,10 +132,6 @@ class _Zygote:
             profile.serve()
         finally:
             os._exit(70)
-
-
-def _failure(order, network, error):
-    return json.dumps({"id": order["id"], "network": network, "error": error.fields}).encode("ascii")
 
 
 def _fill():
