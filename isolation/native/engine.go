@@ -111,7 +111,9 @@ func (e *Engine) create(ctx context.Context, p isolation.Plan) (*liveSandbox, er
 	var s *liveSandbox
 	if want == readyShape() {
 		family.pool.start()
-		s = family.pool.take()
+		if s = family.pool.take(); s == nil {
+			family.pool.makeAhead()
+		}
 	}
 	pooled := time.Since(began)
 	if s != nil {

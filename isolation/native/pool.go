@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sandboxd/sandboxd/sandbox"
@@ -27,15 +28,17 @@ type pool struct {
 
 	mu       sync.Mutex
 	ready    []*liveSandbox
+	making   int // sandboxes on their way to ready
 	target   int
 	lastDry  time.Time
 	lastTake time.Time
 	taken    int64
 	dry      int64
 
-	wake chan struct{}
-	stop context.CancelFunc
-	done chan struct{}
+	wake   chan struct{}
+	ctx    context.Context // of what fills it, from start to close
+	stop   context.CancelFunc
+	makers sync.WaitGroup
 }
 
 const (
@@ -49,6 +52,10 @@ const (
 	retryAfter = time.Second
 	// busyPause is how long filling waits for processors before it looks again.
 	busyPause = 5 * time.Millisecond
+	// quietAfter is how long no run must have come for a pool to be filled that
+	// misses a few. Made together, sandboxes cost less each, and most runs meet
+	// nobody at work on them.
+	quietAfter = 30 * time.Millisecond
 )
 
 func newPool(most int, log *slog.Logger, busy func() bool, idled func(), fill func(context.Context) (*liveSandbox, error)) *pool {
@@ -66,9 +73,8 @@ func (p *pool) start() {
 	if p.stop != nil || p.most == 0 {
 		return
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	p.stop, p.done = stop, make(chan struct{})
-	go p.keepFilled(ctx)
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	p.makers.Go(p.keepFilled)
 }
 
 // take returns a ready sandbox, nil when there is none. Nobody gets it twice.
@@ -117,37 +123,86 @@ func (p *pool) signal() {
 }
 
 // keepFilled makes sandboxes while there are fewer than there should be.
-func (p *pool) keepFilled(ctx context.Context) {
-	defer close(p.done)
+func (p *pool) keepFilled() {
 	tick := time.NewTicker(shrinkPause)
 	defer tick.Stop()
 	for {
-		for p.missing() > 0 && ctx.Err() == nil {
-			if p.busy() {
-				pause(ctx, busyPause)
-				continue
+		for p.ctx.Err() == nil {
+			missing := p.missing()
+			if missing <= 0 {
+				break
 			}
-			s, err := p.fill(ctx)
-			if err != nil {
-				if ctx.Err() == nil {
-					p.log.LogAttrs(ctx, slog.LevelWarn, "ready sandbox not made",
-						slog.String("engine", Name), slog.String("kind", string(sandbox.KindOf(err))), slog.Any("err", err))
-					pause(ctx, retryAfter)
-				}
-				continue
+			if p.busy() || p.canWait(missing) {
+				pause(p.ctx, busyPause)
+			} else if !p.makeReady(min(missing, mostAtOnce)) {
+				pause(p.ctx, retryAfter)
 			}
-			p.mu.Lock()
-			p.ready = append(p.ready, s)
-			p.mu.Unlock()
 		}
 		select {
-		case <-ctx.Done():
+		case <-p.ctx.Done():
 			return
 		case <-p.wake:
 		case <-tick.C:
 			p.shrink()
 		}
 	}
+}
+
+// makeReady makes n sandboxes side by side, which their zygote forks at one go;
+// false when one could not be made.
+func (p *pool) makeReady(n int) bool {
+	var made sync.WaitGroup
+	var failed atomic.Bool
+	for range n {
+		p.begin()
+		made.Go(func() { failed.CompareAndSwap(false, !p.makeOne()) })
+	}
+	made.Wait()
+	return !failed.Load()
+}
+
+// makeAhead has some made for those who will come after one that has found none:
+// runs come in crowds, and what it orders itself is forked with these.
+func (p *pool) makeAhead() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx == nil || p.ctx.Err() != nil {
+		return
+	}
+	for range min(p.target-len(p.ready)-p.making, mostAtOnce-1) {
+		p.making++
+		p.makers.Go(func() { p.makeOne() })
+	}
+}
+
+func (p *pool) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.making++
+}
+
+// makeOne adds one sandbox, counted in making already. What comes after close has
+// begun is discarded by it.
+func (p *pool) makeOne() bool {
+	s, err := p.fill(p.ctx)
+	p.mu.Lock()
+	p.making--
+	if err == nil {
+		p.ready = append(p.ready, s)
+	}
+	p.mu.Unlock()
+	if err != nil && p.ctx.Err() == nil {
+		p.log.LogAttrs(p.ctx, slog.LevelWarn, "ready sandbox not made",
+			slog.String("engine", Name), slog.String("kind", string(sandbox.KindOf(err))), slog.Any("err", err))
+	}
+	return err == nil
+}
+
+// canWait tells whether so few are missing that more may be made with them soon.
+func (p *pool) canWait(missing int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return missing < min(mostAtOnce, p.target/2) && time.Since(p.lastTake) < quietAfter
 }
 
 // shrink makes a pool small again that was not found empty for a while.
@@ -171,15 +226,21 @@ func (p *pool) shrink() {
 
 // filled waits until the pool has what it should have.
 func (p *pool) filled(ctx context.Context) {
-	for p.most > 0 && p.missing() > 0 && ctx.Err() == nil {
+	for p.most > 0 && !p.full() && ctx.Err() == nil {
 		pause(ctx, busyPause)
 	}
+}
+
+func (p *pool) full() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.ready) >= p.target
 }
 
 func (p *pool) missing() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.target - len(p.ready)
+	return p.target - len(p.ready) - p.making
 }
 
 // touch counts as somebody asking.
@@ -208,12 +269,11 @@ func pause(ctx context.Context, d time.Duration) {
 // close ends the filling and removes what is ready.
 func (p *pool) close() {
 	p.mu.Lock()
-	stop := p.stop
-	p.mu.Unlock()
-	if stop != nil {
-		stop()
-		<-p.done
+	if p.stop != nil {
+		p.stop()
 	}
+	p.mu.Unlock()
+	p.makers.Wait()
 	for s := p.pop(); s != nil; s = p.pop() {
 		s.discard()
 	}
