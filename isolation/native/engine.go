@@ -36,11 +36,12 @@ type Engine struct {
 	cfg      Config
 	slots    *slots
 	groups   *groups
+	sweeper  *sweeper
 	families *families
 	landlock int
 
 	zygotes        atomic.Int64 // started, for their groups' names
-	live           atomic.Int64 // sandboxes that were handed out
+	live           atomic.Int64 // sandboxes that were handed out and have something running
 	forksPerZygote atomic.Int64
 
 	mu      sync.Mutex
@@ -59,7 +60,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: cfg, slots: newSlots(cfg.Sandboxes + 1), landlock: abi,
-		groups: &groups{manager: cfg.Cgroups},
+		groups: &groups{manager: cfg.Cgroups}, sweeper: newSweeper(),
 	}
 	e.groups.keep = 2 * e.mostReady()
 	e.forksPerZygote.Store(forksPerZygote)

@@ -154,7 +154,9 @@ func (p *program) Exit() (code, signal int, known bool) {
 			p.sandbox.undone.Store(true)
 		}
 	}
+	if err != nil {
+		_ = p.sandbox.Kill() // Destroy tells what cannot be killed
+	}
 	p.sandbox.alone.Store(err == nil)
-	_ = p.sandbox.Kill() // Destroy tells what cannot be killed
 	return exit.Code, int(exit.Signal), err == nil && p.heard
 }

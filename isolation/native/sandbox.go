@@ -83,8 +83,16 @@ func (s *liveSandbox) Making() isolation.Making { return s.making }
 func (s *liveSandbox) Layers() []sandbox.LayerReport { return s.layers }
 
 // Kill implements isolation.Sandbox: the end of the pid namespace's first
-// process is the end of them all (pid_namespaces(7)).
+// process is the end of them all (pid_namespaces(7)). Where nobody is left but the
+// sleeper, it is Destroy's.
 func (s *liveSandbox) Kill() error {
+	if s.alone.Load() {
+		return nil
+	}
+	return s.end()
+}
+
+func (s *liveSandbox) end() error {
 	if s.killed.Load() {
 		return nil
 	}
@@ -182,7 +190,11 @@ func (s *liveSandbox) Destroy(ctx context.Context) error {
 	if s.gone {
 		return nil
 	}
-	if err := errors.Join(s.Kill(), s.proc.Wait(ctx)); err != nil {
+	s.retire()
+	if s.alone.Load() {
+		s.engine.sweeper.wait(ctx, s.engine.live.Load())
+	}
+	if err := errors.Join(s.end(), s.proc.Wait(ctx)); err != nil {
 		return err
 	}
 	if err := s.closeEnds(); err != nil {
@@ -192,13 +204,18 @@ func (s *liveSandbox) Destroy(ctx context.Context) error {
 		return err
 	}
 	s.gone = true
-	if s.handedOut {
-		s.engine.live.Add(-1)
-	}
 	s.zygote.release(s.network)
 	s.zygote.users.Add(-1)
 	s.engine.slots.give(s.firstID)
 	return s.proc.Close()
+}
+
+// retire counts it no longer among those that have something running.
+func (s *liveSandbox) retire() {
+	if s.handedOut {
+		s.handedOut = false
+		s.engine.live.Add(-1)
+	}
 }
 
 // usable tells whether a sandbox that has waited can still be used.
