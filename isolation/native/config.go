@@ -27,6 +27,8 @@ type Config struct {
 	// PreloadSets are modules that deserve a zygote of their own, which has
 	// imported them: for programs whose text names one.
 	PreloadSets []string
+
+	slowCalls bool // as on an architecture that calls.go has no code for
 }
 
 // ids is the number of host ids: the zygote's block and one for each sandbox.

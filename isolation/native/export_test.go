@@ -124,3 +124,10 @@ func (e *Engine) Waiting() int {
 	defer f.zygote.mu.Unlock()
 	return len(f.zygote.waiting)
 }
+
+// SlowCalls has system calls made from Python, as on an architecture that calls.go
+// has no code for.
+func SlowCalls(cfg Config) Config {
+	cfg.slowCalls = true
+	return cfg
+}

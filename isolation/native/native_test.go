@@ -76,3 +76,10 @@ func TestEngine_Conforms(t *testing.T) {
 func TestEngine_ConformsFromItsPool(t *testing.T) {
 	enginetest.Run(t, newEngineWithPool(t, 4), enginetest.Options{Golden: "testdata/posture.golden", Quick: testing.Short()})
 }
+
+// TestEngine_ConformsWithoutCode: so does one whose system calls are made from
+// Python.
+func TestEngine_ConformsWithoutCode(t *testing.T) {
+	e := newEngineLike(t, native.SlowCalls(native.Config{Ready: 2}))
+	enginetest.Run(t, e, enginetest.Options{Golden: "testdata/posture.golden", Quick: true})
+}

@@ -135,7 +135,9 @@ func (z *zygote) boot(ctx context.Context, cfg Config, preload []string, w *os.F
 	}
 	config := zygoteConfig{
 		Numbers: numbers, SitePackages: orEmpty(cfg.Image.SitePackages), Preload: orEmpty(preload), Groups: []int{},
-		Calls: callsCode(cfg.Arch),
+	}
+	if !cfg.slowCalls {
+		config.Calls = callsCode(cfg.Arch)
 	}
 	for _, variable := range zygoteEnv() {
 		name, _, _ := strings.Cut(variable, "=")

@@ -53,7 +53,7 @@ def main(fd, config):
     kernel.do(kernel.default_action_call(signal.SIGINT))
     null = _fill()
     control = socket.socket(fileno=_above(fd))
-    zygote = _Zygote(control, kernel.load_code(base64.b64decode(config["calls"])), after_fork, null, interrupt)
+    zygote = _Zygote(control, kernel.load_code(base64.b64decode(config["calls"] or "")), after_fork, null, interrupt)
     rehearsal.rehearse()
     zygote.settle()
     control.send(json.dumps({"ready": True, "python": sys.version.split()[0]}).encode("ascii"))
