@@ -18,7 +18,7 @@ type slots struct {
 
 func newSlots(count uint32) *slots { return &slots{next: 1, count: count} }
 
-const waitingSlots = 64
+const waitingSlots = 32
 
 // take returns the first id of a free block, counted from the engine's base.
 // Freed blocks wait in a line of waitingSlots or more, so that an id is not used
