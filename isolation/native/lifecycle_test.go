@@ -279,3 +279,21 @@ func TestEngine_MemoryOfTheHostIsNoVerdict(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestZygote_GivesWay: sandboxes are made and taken down at a lower priority than
+// programs run, with a supervisor or without.
+func TestZygote_GivesWay(t *testing.T) {
+	e := newEngine(t)
+	for _, processes := range []int64{0, 2} {
+		limits := sandbox.DefaultLimits()
+		limits.Processes = processes
+		out := runOn(t, e, limits, `print(open("/proc/self/autogroup").read())`).stdout()
+		if _, nice, _ := strings.Cut(strings.TrimSpace(out), " nice "); nice != "0" {
+			t.Errorf("with %d processes the program's scheduling group is %q", processes, out)
+		}
+	}
+	group, err := os.ReadFile(fmt.Sprintf("/proc/%d/autogroup", e.ZygotePID()))
+	if err != nil || !strings.HasSuffix(string(group), " nice 10\n") {
+		t.Errorf("the zygote's scheduling group is %q (%v)", group, err)
+	}
+}

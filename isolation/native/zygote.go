@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"runtime"
 	"slices"
@@ -26,6 +27,11 @@ import (
 // zygoteMemory caps a zygote's own group. What it shares with its children is
 // charged to it, not to them.
 const zygoteMemory = 512 << 20
+
+// zygoteNice has runs served before sandboxes are made for others and those of
+// runs that have ended are taken down, which is the zygote's and its children's
+// work. A program leaves their session, and so this priority.
+const zygoteNice = 10
 
 // zygote is one image's container: the interpreter that forks supervisors.
 type zygote struct {
@@ -116,6 +122,9 @@ func startZygote(ctx context.Context, cfg Config, preload []string, group *cgrou
 	if err != nil {
 		z.kill()
 		return nil, fmt.Errorf("boot zygote: %w%s", err, z.stderr.suffix())
+	}
+	if err := proc.GiveWay(zygoteNice); err != nil {
+		cfg.Log.LogAttrs(ctx, slog.LevelWarn, "zygote keeps its share of the processors", slog.String("engine", Name), slog.Any("err", err))
 	}
 	go z.receive()
 	return z, nil

@@ -1,10 +1,13 @@
 package spawn
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -81,6 +84,18 @@ func Start(s Spec) (*Process, error) {
 
 // PID is the process id in the daemon's namespace.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// GiveWay has the process and what it starts without a new session take second
+// place to others on a busy processor: nice is that of their scheduling group
+// (sched(7), The autogroup feature). Where the kernel makes no such groups, or the
+// process is in a cpu cgroup, it has no effect.
+func (p *Process) GiveWay(nice int) error {
+	err := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", p.PID()), []byte(strconv.Itoa(nice)), 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
 
 // Kill sends SIGKILL. The first process of a pid namespace takes the whole
 // namespace with it (pid_namespaces(7)).

@@ -89,6 +89,8 @@ class Profile:
         copy.networks = self._add("network", [kernel.setns_call(0, 0)] * 2)
         copy.clone = kernel.Cloner(FLAGS)
         copy.fork, = self._add("clone", [copy.clone.call], kernel.FORK)
+        if self.supervised:
+            self._add("session", [kernel.call("setsid")])  # to leave the zygote's low priority
         # SIG_IGN came from the zygote; a supervisor waits for its children.
         self._add("signals", [kernel.default_action_call(SIGCHLD)])
         # 0 is the writer itself. Through a v1 `tasks` file, and with a single
