@@ -204,7 +204,7 @@ def boot(image, initrd, seconds):
             "-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio", "-kernel", str(image), "-initrd", str(initrd),
             # The kernel's check of its timer panics when the host is too busy to
             # deliver ten ticks in time; an emulated timer needs no check.
-            "-append", "console=ttyS0 quiet panic=-1 loglevel=4 no_timer_check"]
+            "-append", "console=ttyS0 quiet panic=-1 loglevel=3 no_timer_check"]
     said = []
     deadline = time.monotonic() + seconds
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as qemu:
