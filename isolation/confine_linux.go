@@ -32,7 +32,7 @@ func guestCalls() []string {
 	return []string{
 		"capset", "chdir", "clone3", "close", "close_range", "dup3", "fchownat",
 		"landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self",
-		"mount", "mprotect", "openat", "prctl", "rt_sigaction", "setgroups",
+		"madvise", "mount", "mprotect", "openat", "prctl", "rt_sigaction", "setgroups",
 		"sethostname", "setns", "setresgid", "setresuid", "setsid", "unshare", "write",
 	}
 }

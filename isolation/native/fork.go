@@ -148,9 +148,9 @@ func (p *program) Listen(buf []byte, patience time.Duration) (pyrunner.Heard, in
 func (p *program) Exit() (code, signal int, known bool) {
 	exit, err := p.Streams.Exit()
 	if err != nil || exit.Code < 0 {
-		// The sleeper cannot be reached from inside: when it is not asleep, the
-		// sandbox was killed, and with it the program.
-		if state, stateErr := p.sandbox.proc.State(); stateErr == nil && state != 'T' {
+		// The sleeper cannot be reached from inside: when it is ending too, the sandbox
+		// was killed, and with it the program.
+		if dying, askErr := p.sandbox.proc.Dying(); askErr == nil && dying {
 			p.sandbox.undone.Store(true)
 		}
 	}

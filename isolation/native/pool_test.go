@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -197,5 +198,18 @@ func TestEngine_ReplacesItsZygote(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d old zygotes are kept", e.RetiredCount())
 		}
+	}
+}
+
+// TestPool_PagesAreCopiedAhead: a run that finds a ready sandbox copies few pages
+// of its own: what every run writes was written while it waited.
+func TestPool_PagesAreCopiedAhead(t *testing.T) {
+	e := newEngineWithPool(t, 2)
+	fill(t, e, 2)
+	r := runOn(t, e, sandbox.DefaultLimits(), "import resource\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)\n")
+	faults, err := strconv.Atoi(strings.TrimSpace(r.stdout()))
+	// Some 100 with it and 290 without, on CPython 3.11.
+	if err != nil || faults > 200 {
+		t.Errorf("page faults of a run: %q", r.stdout())
 	}
 }

@@ -15,29 +15,58 @@ import (
 // State is the process's, as /proc/PID/stat has it: R, S, D, T, Z and others; X
 // once it has been reaped.
 func (f *File) State() (byte, error) {
-	var state byte
-	err := f.control(func(fd int) error {
+	fields, err := f.stat()
+	if err != nil || fields == nil {
+		return 'X', err
+	}
+	return fields[0][0], nil
+}
+
+// Place of a process's flags in its stat, counted as exitField is, and the one that
+// a process has from the beginning of its end (PF_EXITING, linux/sched.h).
+const (
+	flagsField = 9 - 3
+	exiting    = 0x4
+)
+
+// Dying tells whether the process has begun to end, for whatever reason.
+func (f *File) Dying() (bool, error) {
+	fields, err := f.stat()
+	if err != nil || fields == nil {
+		return err == nil, err
+	}
+	if len(fields) <= flagsField {
+		return false, fmt.Errorf("read state of process: %d fields", len(fields))
+	}
+	flags, err := strconv.ParseUint(string(fields[flagsField]), 10, 32)
+	return flags&exiting != 0, err
+}
+
+// stat is /proc/PID/stat from the state on; nil once the process was reaped.
+func (f *File) stat() (fields [][]byte, err error) {
+	err = f.control(func(fd int) error {
 		pid, err := pidOf(fd)
 		if err != nil || pid <= 0 {
-			state = 'X'
 			return err
 		}
 		line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		at := bytes.LastIndexByte(line, ')') + 2
-		if err != nil || at >= len(line) {
+		if err != nil {
 			return err
 		}
-		state = line[at]
+		fields = bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:])
+		if len(fields) == 0 {
+			return fmt.Errorf("read state of process: %q", line)
+		}
 		// A reaped process's number may be another's by now.
 		if pid, err = pidOf(fd); pid <= 0 {
-			state = 'X'
+			fields = nil
 		}
 		return err
 	})
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-		return 'X', nil
+		return nil, nil
 	}
-	return state, err
+	return fields, err
 }
 
 // pidOf reads the number that a pidfd stands for, -1 once it has been reaped

@@ -155,6 +155,9 @@ func TestReadExit_OfAZombieThatIsNotOurs(t *testing.T) {
 		if state, err := f.State(); err != nil || state != 'Z' {
 			t.Errorf("%s: state %c, %v", script, state, err)
 		}
+		if dying, err := f.Dying(); err != nil || !dying {
+			t.Errorf("%s: dying %t, %v", script, dying, err)
+		}
 		if exit, err := ReadExit(int(stat.Fd())); err != nil || exit != want {
 			t.Errorf("%s: %+v, %v", script, exit, err)
 		}
@@ -172,6 +175,9 @@ func TestReadExit_OfAZombieThatIsNotOurs(t *testing.T) {
 
 func TestState_OfTheStopped(t *testing.T) {
 	f, pid := start(t, "exec sleep 60")
+	if dying, err := f.Dying(); err != nil || dying {
+		t.Errorf("dying %t, %v", dying, err)
+	}
 	if err := f.Stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -31,8 +31,10 @@ MOST = 4
 class Profile:
     """What sandboxes of one kind have in common, made ready in the zygote."""
 
-    def __init__(self, order, code, null, interrupt):
-        """null: a descriptor of /dev/null; interrupt: confine.interrupt_call's."""
+    def __init__(self, order, code, null, interrupt, writes):
+        """null: a descriptor of /dev/null; interrupt: confine.interrupt_call's;
+        writes: writes.find's."""
+        self._writes = [kernel.write_ahead_call(*piece) for piece in writes]
         self.supervised, self._groups = order["supervised"], order["groups"]
         self._confinement = confine.Confinement(order["config"], code, interrupt)
         self._calls, self._copies = [], []
@@ -110,6 +112,7 @@ class Profile:
         self._add("no_new_privs", [kernel.prctl_call(kernel.PR_SET_NO_NEW_PRIVS, 1)])
         self._add("not dumpable", [kernel.prctl_call(kernel.PR_SET_DUMPABLE, 0)])
         if not self.supervised:
+            self._add("write ahead", self._writes, kernel.MAY_FAIL)
             self._add_all(direct.calls(self._confinement, code))
         copy.end, = self._add("ready", [kernel.HALT])
         return copy

@@ -62,6 +62,8 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 SECCOMP_MODE_FILTER = 2
 # linux/capability.h
 _CAP_VERSION_3 = 0x20080522
+# asm-generic/mman-common.h
+_MADV_POPULATE_WRITE = 23
 # struct sigaction and sigset_t as rt_sigaction(2) has them (asm-generic/signal.h)
 _ACTION_BYTES, _MASK_BYTES = 32, 8
 # linux/fcntl.h
@@ -132,6 +134,7 @@ def do(ready):
 GO_ON = 0
 PART = 1  # it returns twice: the new process goes on, the caller sleeps until it is killed
 FORK = 2  # it returns twice: the new process goes on, the caller elsewhere (Sequence.caller_goes_to)
+MAY_FAIL = 3  # it goes on all the same; for calls that return 0
 HALT = (-1,) + (0,) * 6  # no call: the sequence ends here
 
 
@@ -191,7 +194,7 @@ class Sequence:
                 return at
             result = _syscall(entry.number, entry.a, entry.b, entry.c, entry.d, entry.e, entry.f)
             entry.result = -get_errno() & _WORD if result < 0 else result
-            if result < 0 or after == PART and result:
+            if result < 0 and after != MAY_FAIL or after == PART and result:
                 return at
             at = (entry.after - self._start) // _SIZE if after == FORK and result else at + 1
 
@@ -227,6 +230,12 @@ def hostname_call(name):
 def default_action_call(signal):
     """As signal(2) with SIG_DFL, behind the interpreter's back."""
     return call("rt_sigaction", signal, bytes(_ACTION_BYTES), 0, _MASK_BYTES)
+
+
+def write_ahead_call(start, end):
+    """Has the pages of this process's memory from start to end copied now that a
+    write would copy: MADV_POPULATE_WRITE of madvise(2), Linux 5.14."""
+    return call("madvise", start, end - start, _MADV_POPULATE_WRITE)
 
 
 def present_action_call(signal):

@@ -20,7 +20,7 @@ from sandboxd_guest import arenas, forkhooks
 
 forkhooks.hold()  # before anything is imported that asks for a hook
 
-from sandboxd_guest import confine, isolate, kernel, networks, rehearsal, users
+from sandboxd_guest import confine, isolate, kernel, networks, rehearsal, users, writes
 
 _MAX_ORDER = 256 << 10
 _MAX_FDS = 16 * isolate.MOST
@@ -68,6 +68,8 @@ class _Zygote:
         self.profiles = {}  # what orders have in common, by number
         self.networks = networks.Networks()
         self.users = {}  # users.Users by their maps
+        self.writes = None  # writes.find's
+        self.clone = kernel.Cloner(0)
         self.clone_user = kernel.Cloner(kernel.CLONE_NEWUSER)
 
     def settle(self):
@@ -80,10 +82,7 @@ class _Zygote:
         message, fds = _receive(self.control)
         order = json.loads(message)
         if order["kind"] == "profile":
-            self.profiles[order["profile"]] = isolate.Profile(order, self.code, self.null, self.interrupt)
-            self.settle()
-            if len(self.profiles) == 1:
-                arenas.settle()
+            self.learn(order)
             return
         self.networks.release(order["released"])
         profile, wanted, each = self.profiles[order["profile"]], order["sandboxes"], len(fds) // len(order["sandboxes"])
@@ -114,6 +113,14 @@ class _Zygote:
         self.control.sendmsg([b"[" + b",".join(answer) + b"]"], rights)
         for fd in fds:
             os.close(fd)
+
+    def learn(self, order):
+        if self.writes is None:
+            arenas.settle()
+            self.settle()
+            self.writes = writes.find(self.clone)
+        self.profiles[order["profile"]] = isolate.Profile(order, self.code, self.null, self.interrupt, self.writes)
+        self.settle()
 
     def users_of(self, order):
         maps = order["uid_map"], order["gid_map"]
