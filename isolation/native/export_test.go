@@ -131,3 +131,6 @@ func SlowCalls(cfg Config) Config {
 	cfg.slowCalls = true
 	return cfg
 }
+
+// Hurry says what a run says that finds no ready sandbox.
+func (e *Engine) Hurry() { e.families.usual.pool.pace(true) }

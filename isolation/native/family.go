@@ -32,7 +32,7 @@ type family struct {
 
 func newFamily(e *Engine, set string, modules []string) *family {
 	f := &family{engine: e, set: set, modules: modules}
-	f.pool = newPool(e.mostReady(), e.cfg.Log, e.busy, e.groups.trim, func(ctx context.Context) (*liveSandbox, error) {
+	f.pool = newPool(e.mostReady(), e.cfg.Log, e.busy, e.groups.trim, f.pace, func(ctx context.Context) (*liveSandbox, error) {
 		return e.make(ctx, f, sandbox.DefaultLimits(), readyShape())
 	})
 	return f
@@ -91,6 +91,12 @@ func (f *family) boot(ctx context.Context) (*zygote, error) {
 func (f *family) awake() bool {
 	z := f.up.Load()
 	return z != nil && z.alive()
+}
+
+func (f *family) pace(hurry bool) {
+	if z := f.up.Load(); z != nil {
+		z.pace(hurry)
+	}
 }
 
 // retire has the zygote go when its last sandbox does.

@@ -24,7 +24,8 @@ type pool struct {
 	least int
 	most  int
 
-	idled func() // called when the pool is small again
+	idled func()           // called when the pool is small again
+	pace  func(hurry bool) // called when a run finds none, and when none is missing
 
 	mu       sync.Mutex
 	ready    []*liveSandbox
@@ -58,10 +59,12 @@ const (
 	quietAfter = 30 * time.Millisecond
 )
 
-func newPool(most int, log *slog.Logger, busy func() bool, idled func(), fill func(context.Context) (*liveSandbox, error)) *pool {
+func newPool(
+	most int, log *slog.Logger, busy func() bool, idled func(), pace func(bool), fill func(context.Context) (*liveSandbox, error),
+) *pool {
 	least := min(leastReady, most)
 	return &pool{
-		fill: fill, busy: busy, idled: idled, log: log, least: least, most: most, target: least,
+		fill: fill, busy: busy, idled: idled, pace: pace, log: log, least: least, most: most, target: least,
 		wake: make(chan struct{}, 1), lastTake: time.Now(),
 	}
 }
@@ -111,6 +114,7 @@ func (p *pool) note(found bool) {
 		p.dry++
 		p.lastDry = p.lastTake
 		p.target = min(p.most, 2*p.target)
+		p.pace(true)
 	}
 	p.signal()
 }
@@ -130,6 +134,9 @@ func (p *pool) keepFilled() {
 		for p.ctx.Err() == nil {
 			missing := p.missing()
 			if missing <= 0 {
+				if p.full() && p.sinceDry() > quietAfter {
+					p.pace(false)
+				}
 				break
 			}
 			if p.busy() || p.canWait(missing) {
@@ -196,6 +203,13 @@ func (p *pool) makeOne() bool {
 			slog.String("engine", Name), slog.String("kind", string(sandbox.KindOf(err))), slog.Any("err", err))
 	}
 	return err == nil
+}
+
+// sinceDry is how long ago a run has found none.
+func (p *pool) sinceDry() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Since(p.lastDry)
 }
 
 // canWait tells whether so few are missing that more may be made with them soon.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"runtime"
 	"slices"
@@ -28,10 +27,10 @@ import (
 // charged to it, not to them.
 const zygoteMemory = 512 << 20
 
-// zygoteNice has runs served before sandboxes are made for others and those of
-// runs that have ended are taken down, which is the zygote's and its children's
-// work. A program leaves their session, and so this priority.
-const zygoteNice = 10
+// readyNice has runs served before sandboxes are made ahead and those of runs that
+// have ended are taken down, which is the zygote's and its children's work. A
+// program leaves their session, and so this priority.
+const readyNice = 10
 
 // zygote is one image's container: the interpreter that forks supervisors.
 type zygote struct {
@@ -42,6 +41,8 @@ type zygote struct {
 
 	users atomic.Int64 // sandboxes being made or alive
 	forks atomic.Int64
+
+	hurried atomic.Bool // it has no low priority
 
 	mu       sync.Mutex
 	nextID   uint64
@@ -123,9 +124,7 @@ func startZygote(ctx context.Context, cfg Config, preload []string, group *cgrou
 		z.kill()
 		return nil, fmt.Errorf("boot zygote: %w%s", err, z.stderr.suffix())
 	}
-	if err := proc.GiveWay(zygoteNice); err != nil {
-		cfg.Log.LogAttrs(ctx, slog.LevelWarn, "zygote keeps its share of the processors", slog.String("engine", Name), slog.Any("err", err))
-	}
+	z.hurried.Store(true)
 	go z.receive()
 	return z, nil
 }
@@ -375,6 +374,19 @@ func (z *zygote) answer(f forked) bool {
 		waiting <- f
 	}
 	return ok
+}
+
+// pace takes the zygote's low priority away while runs wait for it: a machine busy
+// with other things would never come to it.
+func (z *zygote) pace(hurry bool) {
+	if z.hurried.Swap(hurry) == hurry {
+		return
+	}
+	nice := readyNice
+	if hurry {
+		nice = 0
+	}
+	_ = z.proc.GiveWay(nice) // it is gone, or keeps its share
 }
 
 func (z *zygote) alive() bool {
