@@ -40,7 +40,11 @@ func (s *liveSandbox) fork(ctx context.Context, l sandbox.Limits, want shape) (e
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return errors.Join(fmt.Errorf("set up sandbox: %w", err), s.proc.Wait(context.WithoutCancel(ctx)), s.proc.Close())
+		waitErr := s.proc.Wait(context.WithoutCancel(ctx))
+		if waitErr == nil {
+			s.zygote.release(s.network) // nobody is in it
+		}
+		return errors.Join(fmt.Errorf("set up sandbox: %w", err), waitErr, s.proc.Close())
 	}
 	s.making = isolation.Making{Fork: forked.Sub(began), Isolate: time.Since(forked)}
 	return nil
