@@ -277,7 +277,7 @@ func (z *zygote) sendOrders() {
 	for _, o := range message.Sandboxes {
 		if answer, ok := z.waiting[o.ID]; ok {
 			delete(z.waiting, o.ID)
-			answer <- forked{err: fmt.Errorf("send order to zygote: %w", err)}
+			answer <- forked{err: sandbox.Errorf(sandbox.KindUnavailable, "send order", "zygote", "%w", err)} // it is ending
 		}
 	}
 }
