@@ -30,9 +30,9 @@ type Confine struct {
 // has no function for them or only newer ones have.
 func guestCalls() []string {
 	return []string{
-		"capset", "chdir", "clone3", "close", "close_range", "dup3", "fchownat",
+		"capset", "chdir", "clone3", "close", "close_range", "dup3", "fchownat", "getpid",
 		"landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self",
-		"madvise", "mount", "mprotect", "openat", "prctl", "rt_sigaction", "setgroups",
+		"madvise", "mount", "mprotect", "openat", "ppoll", "prctl", "rt_sigaction", "setgroups",
 		"sethostname", "setns", "setresgid", "setresuid", "setsid", "unshare", "write",
 	}
 }

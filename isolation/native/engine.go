@@ -112,7 +112,7 @@ func (e *Engine) create(ctx context.Context, p isolation.Plan) (*liveSandbox, er
 	var s *liveSandbox
 	if want == readyShape() {
 		family.pool.start()
-		if s = family.pool.take(); s == nil {
+		if s = family.pool.take(); s == nil && e.busy() {
 			family.pool.makeAhead()
 		}
 	}
@@ -121,7 +121,8 @@ func (e *Engine) create(ctx context.Context, p isolation.Plan) (*liveSandbox, er
 		s.making = isolation.Making{Ready: true}
 	} else {
 		var err error
-		if s, err = e.make(ctx, family, p.Limits, want); err != nil {
+		family.pool.hurry()
+		if s, err = e.make(ctx, family, p.Limits, want, false); err != nil {
 			return nil, err
 		}
 	}
@@ -172,8 +173,9 @@ func (e *Engine) confine() isolation.Confine {
 }
 
 // make makes a new sandbox, without asking whether what it needs was proven:
-// Probe itself uses it. l are limits of that shape.
-func (e *Engine) make(ctx context.Context, f *family, l sandbox.Limits, want shape) (_ *liveSandbox, err error) {
+// Probe itself uses it. l are limits of that
+// shape.
+func (e *Engine) make(ctx context.Context, f *family, l sandbox.Limits, want shape, ahead bool) (_ *liveSandbox, err error) {
 	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
 	z, err := f.ready(ctx)
@@ -197,7 +199,7 @@ func (e *Engine) make(ctx context.Context, f *family, l sandbox.Limits, want sha
 		return nil, err
 	}
 	undo.Add("remove cgroup", func() error { return emptyAndDelete(group.Group) })
-	s := &liveSandbox{engine: e, zygote: z, firstID: first, group: group}
+	s := &liveSandbox{engine: e, zygote: z, firstID: first, group: group, ahead: ahead}
 	if err := s.fork(ctx, l, want); err != nil {
 		return nil, err
 	}

@@ -133,4 +133,4 @@ func SlowCalls(cfg Config) Config {
 }
 
 // Hurry says what a run says that finds no ready sandbox.
-func (e *Engine) Hurry() { e.families.usual.pool.pace(true) }
+func (e *Engine) Hurry() { e.families.usual.pool.hurry() }

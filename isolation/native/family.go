@@ -33,7 +33,7 @@ type family struct {
 func newFamily(e *Engine, set string, modules []string) *family {
 	f := &family{engine: e, set: set, modules: modules}
 	f.pool = newPool(e.mostReady(), e.cfg.Log, e.busy, e.groups.trim, f.pace, func(ctx context.Context) (*liveSandbox, error) {
-		return e.make(ctx, f, sandbox.DefaultLimits(), readyShape())
+		return e.make(ctx, f, sandbox.DefaultLimits(), readyShape(), true)
 	})
 	return f
 }

@@ -64,7 +64,9 @@ func (s *liveSandbox) order(ctx context.Context, l sandbox.Limits, want shape, f
 	if err != nil {
 		return err
 	}
-	forked, err := s.zygote.fork(ctx, number, newOrder(spec, s.firstID), fds)
+	o := newOrder(spec, s.firstID)
+	o.Ahead = s.ahead
+	forked, err := s.zygote.fork(ctx, number, o, fds)
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,7 @@ type order struct {
 	ID     uint64 `json:"id"`
 	UIDMap string `json:"uid_map"`
 	GIDMap string `json:"gid_map"`
+	Ahead  bool   `json:"ahead"` // it will wait for its run
 }
 
 // mountCall is one mount(2): source, target, type, flags, data; then the uid and

@@ -112,10 +112,17 @@ func (p *pool) note(found bool) {
 		p.taken++
 	} else if p.most > 0 {
 		p.dry++
-		p.lastDry = p.lastTake
 		p.target = min(p.most, 2*p.target)
-		p.pace(true)
 	}
+	p.signal()
+}
+
+// hurry says that a run is about to order a sandbox of its own.
+func (p *pool) hurry() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lastDry = time.Now()
+	p.pace(true)
 	p.signal()
 }
 
@@ -216,7 +223,7 @@ func (p *pool) sinceDry() time.Duration {
 func (p *pool) canWait(missing int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return missing < min(mostAtOnce, p.target/2) && time.Since(p.lastTake) < quietAfter
+	return missing < min(2, p.target/2) && time.Since(p.lastTake) < quietAfter
 }
 
 // shrink makes a pool small again that was not found empty for a while.

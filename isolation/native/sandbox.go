@@ -39,6 +39,7 @@ type liveSandbox struct {
 	killed  atomic.Bool // its first process was sent the signal
 	final   atomic.Pointer[sandbox.Usage]
 
+	ahead     bool // made for the pool
 	making    isolation.Making
 	handedOut bool
 

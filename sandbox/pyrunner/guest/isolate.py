@@ -43,9 +43,9 @@ class Profile:
         self._sequence = kernel.Sequence(code, self._calls)
 
     def fork(self, sandboxes):
-        """Forks sandboxes, not more than MOST: triples of their users.Users, the
-        calls that enter their network, and their descriptors: their own, then
-        those of cgroup files, none below LOWEST. Leaves the caller in the last of
+        """Forks sandboxes, not more than MOST: each its users.Users, the calls that
+        enter its network, whether it is made ahead of need, and its descriptors:
+        its own, then those of cgroup files, none below LOWEST. Leaves the caller in the last of
         the networks.
 
         Returns their first processes' ids and pidfds, and what stopped it: an
@@ -112,7 +112,11 @@ class Profile:
         self._add("no_new_privs", [kernel.prctl_call(kernel.PR_SET_NO_NEW_PRIVS, 1)])
         self._add("not dumpable", [kernel.prctl_call(kernel.PR_SET_DUMPABLE, 0)])
         if not self.supervised:
+            # Only in one that will wait: another run's own writes are fewer. What
+            # this call answers is never 0, so its caller goes where it is told.
+            copy.choice, = self._add("write ahead", [kernel.call("getpid")], kernel.FORK)
             self._add("write ahead", self._writes, kernel.MAY_FAIL)
+            copy.written = len(self._calls)
             self._add_all(direct.calls(self._confinement, code))
         copy.end, = self._add("ready", [kernel.HALT])
         return copy
@@ -170,8 +174,12 @@ class _Copy:
     """Where things are in a profile's sequence, for one of the sandboxes that are
     forked at one go."""
 
-    def aim(self, sequence, users, networks, fds):
+    choice = None
+
+    def aim(self, sequence, users, networks, ahead, fds):
         self.answer = fds[0]
+        if self.choice is not None:
+            sequence.caller_goes_to(self.choice, self.choice + 1 if ahead else self.written)
         for at, call in zip(self.networks, networks):
             sequence[at].a, sequence[at].b = call[1], call[2]
         for at, fd in zip(self.descriptors, fds):

@@ -8,10 +8,11 @@ rehearses a run, and its parent looks which pages are no longer shared with it
 import fcntl
 import json
 import os
+import signal
 from mmap import PAGESIZE
 from types import SimpleNamespace
 
-from sandboxd_guest import confine, direct, program
+from sandboxd_guest import confine, direct, kernel, program
 
 _ALONE = 1 << 56 | 1 << 63  # mapped by one process only, and present
 _MOST = 400  # pieces
@@ -25,12 +26,12 @@ _RUNS = (
 )
 
 
-def find(clone):
+def find(code):
     """Pieces of the zygote's memory, as pairs of addresses; none where it cannot be
-    found out. clone: a kernel.Cloner."""
+    found out. code: kernel.load_code's."""
     pages = None
     for solution, tests in _RUNS:
-        found = _written(clone, solution, tests)
+        found = _written(code, solution, tests)
         pages = found if pages is None else pages & found
     pieces = []
     for address in sorted(pages):
@@ -41,23 +42,32 @@ def find(clone):
     return pieces[:_MOST]
 
 
-def _written(clone, solution, tests):
-    """The pages that one run writes."""
+def _written(code, solution, tests):
+    """The pages that one run writes. Its process has a parent that does nothing:
+    a page that the zygote writes meanwhile is still shared with that one."""
     wait, tell = os.pipe()
     done, say = os.pipe()
-    pid = clone()
-    if pid == 0:
+    clone = kernel.Cloner(0)
+    between = clone()
+    if between == 0:
         try:
             os.close(tell)
-            _run(solution, tests, wait, say)
+            named = kernel.steps("clone", [kernel.Cloner(0).call], kernel.FORK)
+            named += kernel.steps("run", [kernel.HALT]) + kernel.steps("sleep", [kernel.call("ppoll", 0, 0, 0, 0, 0)])
+            sequence = kernel.Sequence(code, named)
+            sequence.caller_goes_to(0, 2)
+            if sequence() == 1:
+                _run(solution, tests, wait, say)
         finally:
             os._exit(0)
     os.close(say)
     try:
-        return _copied(pid) if os.read(done, 1) == b"1" else set()
+        pid = os.read(done, 16)
+        return _copied(int(pid)) if pid else set()
     except OSError:
         return set()
     finally:
+        os.kill(between, signal.SIGKILL)
         for fd in (wait, tell, done, clone.pidfd):
             os.close(fd)
 
@@ -78,7 +88,7 @@ def _run(solution, tests, wait, say):
     os.dup2(high[2], confine.TESTS_FD)
 
     def end(_):
-        os.write(high[1], b"1")
+        os.write(high[1], b"%d" % os.getpid())
         os.read(high[0], 1)  # until it has been looked at
 
     program._harness["reporting"]._exit = end

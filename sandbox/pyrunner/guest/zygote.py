@@ -69,7 +69,6 @@ class _Zygote:
         self.networks = networks.Networks()
         self.users = {}  # users.Users by their maps
         self.writes = None  # writes.find's
-        self.clone = kernel.Cloner(0)
         self.clone_user = kernel.Cloner(kernel.CLONE_NEWUSER)
 
     def settle(self):
@@ -93,7 +92,7 @@ class _Zygote:
                 number, calls = self.networks.take()
                 numbers.append(number)
                 step = "id maps"
-                sandboxes.append((self.users_of(one), calls, fds[at * each:(at + 1) * each]))
+                sandboxes.append((self.users_of(one), calls, one["ahead"], fds[at * each:(at + 1) * each]))
         except OSError as error:
             failure = kernel.StepError(step, 0, error.errno or 0, str(error))
         if sandboxes:
@@ -118,7 +117,7 @@ class _Zygote:
         if self.writes is None:
             arenas.settle()
             self.settle()
-            self.writes = writes.find(self.clone)
+            self.writes = writes.find(self.code)
         self.profiles[order["profile"]] = isolate.Profile(order, self.code, self.null, self.interrupt, self.writes)
         self.settle()
 
