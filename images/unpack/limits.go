@@ -13,9 +13,9 @@ func DefaultLimits() Limits {
 	return Limits{Bytes: 16 << 30, Entries: 500_000, PathBytes: 1024, Depth: 48}
 }
 
-// streamBytes is what a tar of so much may have: each member has a header of
+// StreamBytes is what a tar of so much may have: each member has a header of
 // 512 bytes, up to two more of which name it, and padding.
-func (l Limits) streamBytes() int64 {
+func (l Limits) StreamBytes() int64 {
 	const perMember = 4 << 10
 	return l.Bytes + l.Entries*perMember + 1<<20
 }

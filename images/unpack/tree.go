@@ -45,7 +45,7 @@ func New(root *os.Root, limits Limits) *Tree {
 // read to its end, beyond the tar's own, so that its owner can check all of it.
 func (t *Tree) Layer(ctx context.Context, r io.Reader, whiteouts bool) error {
 	t.layer++
-	bounded := &budget{r: r, left: t.limits.streamBytes() - t.stream}
+	bounded := &budget{r: r, left: t.limits.StreamBytes() - t.stream}
 	archive := tar.NewReader(bounded)
 	for {
 		if ctx.Err() != nil {
