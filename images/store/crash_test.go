@@ -22,7 +22,7 @@ func importForever(dir, archive string) int {
 	}
 	fmt.Println("begin") //nolint:forbidigo // as said
 	for i := 0; ; i++ {
-		r, err := s.Import(context.Background(), Request{Name: fmt.Sprintf("n%d", i%3), Path: archive}) //nolint:usetesting // no test
+		r, err := s.Import(context.Background(), Request{Name: fmt.Sprintf("n%d", i%3), Path: archive})
 		if err == nil && i%2 == 1 {
 			err = s.Remove(r.Digest)
 		}

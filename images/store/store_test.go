@@ -290,9 +290,15 @@ func TestImport_RefusesRequests(t *testing.T) {
 	s := newStore(t)
 	stream := func() io.Reader { return bytes.NewReader(pythonTree(t).tar(t)) }
 	for _, r := range []Request{
-		{}, {Path: "/x", Reference: "y"}, {Name: "host", Stream: stream()}, {Name: "Upper", Stream: stream()},
-		{Name: "../x", Stream: stream()}, {Name: "sha256:abc", Stream: stream()}, {Name: "a b", Stream: stream()},
-		{Kind: source.DockerArchive, Stream: stream()}, {Stream: strings.NewReader("no archive at all")},
+		{},
+		{Path: "/x", Reference: "y"},
+		{Name: "host", Stream: stream()},
+		{Name: "Upper", Stream: stream()},
+		{Name: "../x", Stream: stream()},
+		{Name: "sha256:abc", Stream: stream()},
+		{Name: "a b", Stream: stream()},
+		{Kind: source.DockerArchive, Stream: stream()},
+		{Stream: strings.NewReader("no archive at all")},
 	} {
 		if _, err := s.Import(t.Context(), r); sandbox.KindOf(err) != sandbox.KindInvalid {
 			t.Errorf("%+v: got %v", r, err)

@@ -25,15 +25,19 @@ type member struct {
 func file(name, data string) member {
 	return member{tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(data)), ModTime: time.Unix(1_700_000_000, 0)}, data}
 }
+
 func dir(name string) member {
 	return member{Header: tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755}}
 }
+
 func symlink(name, target string) member {
 	return member{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target}}
 }
+
 func hardlink(name, target string) member {
 	return member{Header: tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: target}}
 }
+
 func node0(kind byte, name string) member {
 	return member{Header: tar.Header{Typeflag: kind, Name: name, Devmajor: 8, Devminor: 0}}
 }
