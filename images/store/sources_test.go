@@ -28,7 +28,7 @@ func layered(t *testing.T) v1.Image {
 	t.Helper()
 	lower := pythonTree(t).with(func(m tree) { m["opt/data"], m["opt/old/file"] = "old", "old" })
 	upper := tree{"opt/data": "data", "opt/.wh.old": ""}
-	img := v1.Image(empty.Image)
+	img := empty.Image
 	for _, m := range []tree{lower, upper} {
 		content := m.tar(t)
 		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil })
