@@ -69,6 +69,7 @@ test-unit: need-python ## Unit lane: Go with the race detector, guest and runner
 	@$(PYTHON) -B -m unittest discover -s internal/cases/tests -t internal/cases
 
 test-root: need-root need-python ## Root lane: kernel packages, images and engines on this machine
+	@.ci/need mmdebstrap:mmdebstrap
 	@SANDBOXD_LANE=root $(GO) test -count=1 -p 1 -timeout 15m $(ROOT_PACKAGES)
 
 test-e2e: need-root need-python build ## End-to-end lane: the real daemon and CLI over a socket

@@ -2,6 +2,7 @@ package images
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -50,6 +51,26 @@ func readObject(path string) (*object, error) {
 		return nil, errNotELF
 	}
 	return parseObject(path, io.NewSectionReader(f, 0, info.Size()))
+}
+
+// goArches are the machines that Go and the interpreters of images have in common.
+var goArches = map[elf.Machine]string{
+	elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64", elf.EM_RISCV: "riscv64", elf.EM_S390: "s390x", elf.EM_386: "386",
+}
+
+// Program is what an executable asks for before it can start.
+type Program struct {
+	Arch   string // as GOARCH; the machine's ELF name where Go has none
+	Loader string // its dynamic loader's path; "" where it needs none
+}
+
+// ReadProgram reads an executable's header. It may be hostile.
+func ReadProgram(r io.ReaderAt) (Program, error) {
+	o, err := parseObject("program", r)
+	if err != nil {
+		return Program{}, err
+	}
+	return Program{Arch: cmp.Or(goArches[o.machine], o.machine.String()), Loader: o.interp}, nil
 }
 
 func parseObject(path string, r io.ReaderAt) (*object, error) {

@@ -19,6 +19,9 @@ var defaultUsers = []User{
 	{Name: "nobody", ID: 65534, Home: "/nonexistent"},
 }
 
+// EtcFiles are the files that every image has in /etc, whatever it came with.
+func EtcFiles() []File { return etcFiles(defaultUsers) }
+
 // etcFiles makes the few files that the C library and Python read. Names are
 // looked up in files only, so that no resolver is ever asked.
 func etcFiles(users []User) []File {

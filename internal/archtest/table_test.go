@@ -23,6 +23,9 @@ var trees = []tree{
 
 	{path: "isolation", allow: []string{"sandbox", "internal/linux", "internal/rollback"}},
 	{path: "images", allow: []string{"sandbox", "internal/linux", "internal/rollback"}},
+	{path: "images/unpack", allow: []string{"=sandbox", "internal/linux"}},
+	{path: "images/source", allow: []string{"=sandbox"}},
+	{path: "images/store", allow: []string{"=sandbox", "images", "internal/linux", "internal/rollback"}},
 	{path: "isolation/enginetest", allow: []string{"sandbox", "=isolation", "images", "internal/linux", "internal/testenv"}},
 	{path: "isolation/fake", allow: []string{"sandbox", "=isolation"}},
 	{path: "isolation/process", allow: []string{"sandbox", "=isolation", "images", "internal/linux", "internal/rollback"}},
@@ -68,6 +71,7 @@ var outside = []struct {
 	{"github.com/danielgtaylor/huma", []string{"daemon/httpapi"}, "only daemon/httpapi knows HTTP"},
 	{"modernc.org/sqlite", []string{"daemon/store"}, "only daemon/store knows the database"},
 	{"github.com/spf13/cobra", []string{"cmd"}, "command lines are the programs' own"},
+	{"github.com/google/go-containerregistry", []string{"images"}, "only images knows registries and layers"},
 	{"github.com/docker/docker", []string{"isolation/docker", "images"}, "only they speak to a Docker engine"},
 }
 

@@ -12,7 +12,7 @@ import (
 
 // Config is what the engine needs. Everything but Preload is required.
 type Config struct {
-	Image     *images.Image   // the host image
+	Image     *images.Image   // the host's or a stored one; it must stay until the engine is closed
 	Cgroups   *cgroup.Manager // of a parent that nobody else uses
 	Arch      string          // GOARCH of the images' interpreters
 	Log       *slog.Logger

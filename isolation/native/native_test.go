@@ -45,15 +45,18 @@ func newEngineLike(t testing.TB, cfg native.Config) *native.Engine {
 	t.Helper()
 	testenv.Root(t)
 	testenv.Cgroup(t)
-	image, err := images.Host(t.Context(), images.HostConfig{})
-	if err != nil {
-		t.Fatal(err)
+	if cfg.Image == nil {
+		image, err := images.Host(t.Context(), images.HostConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Image = image
 	}
 	groups, err := cgroup.New(cgroup.Config{Root: cgroup.DefaultRoot, Parent: fmt.Sprintf("/sandboxd-test-%d", os.Getpid())})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Image, cfg.Cgroups, cfg.Arch, cfg.Log = image, groups, runtime.GOARCH, slog.New(slog.DiscardHandler)
+	cfg.Cgroups, cfg.Arch, cfg.Log = groups, runtime.GOARCH, slog.New(slog.DiscardHandler)
 	cfg.UIDBase, cfg.Sandboxes = uidBase(), 64
 	e, err := native.New(cfg)
 	if err != nil {
