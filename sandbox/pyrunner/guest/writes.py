@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import signal
+import socket
 from mmap import PAGESIZE
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from sandboxd_guest import confine, direct, kernel, program
 
 _ALONE = 1 << 56 | 1 << 63  # mapped by one process only, and present
 _MOST = 400  # pieces
+_SECONDS = 10  # that a rehearsal may take, on a slow machine
 # Different ones: a page that only one of them writes is left to the runs that do.
 _RUNS = (
     ("def double(n):\n    return 2 * n\n", "assert double(2) == 4\nassert double(0) == 0, 'none'\n"),
@@ -45,34 +47,35 @@ def find(code):
 def _written(code, solution, tests):
     """The pages that one run writes. Its process has a parent that does nothing:
     a page that the zygote writes meanwhile is still shared with that one."""
-    wait, tell = os.pipe()
-    done, say = os.pipe()
-    clone = kernel.Cloner(0)
+    done, say = socket.socketpair()
+    done.settimeout(_SECONDS)
+    clone, last = kernel.Cloner(0), kernel.prctl_call(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     between = clone()
     if between == 0:
         try:
-            os.close(tell)
+            done.close()
             named = kernel.steps("clone", [kernel.Cloner(0).call], kernel.FORK)
-            named += kernel.steps("run", [kernel.HALT]) + kernel.steps("sleep", [kernel.call("ppoll", 0, 0, 0, 0, 0)])
+            named += kernel.steps("run", [last, kernel.HALT])
+            named += kernel.steps("sleep", [kernel.call("close", say.fileno()), kernel.call("ppoll", 0, 0, 0, 0, 0)])
             sequence = kernel.Sequence(code, named)
-            sequence.caller_goes_to(0, 2)
-            if sequence() == 1:
-                _run(solution, tests, wait, say)
+            sequence.caller_goes_to(0, 3)
+            if sequence() == 2:
+                _run(solution, tests, say)
         finally:
             os._exit(0)
-    os.close(say)
+    say.close()
     try:
-        pid = os.read(done, 16)
+        pid = done.recv(16)
         return _copied(int(pid)) if pid else set()
-    except OSError:
+    except OSError:  # too late, or no such file
         return set()
     finally:
-        os.kill(between, signal.SIGKILL)
-        for fd in (wait, tell, done, clone.pidfd):
-            os.close(fd)
+        os.kill(between, signal.SIGKILL)  # and the run's process with it
+        done.close()
+        os.close(clone.pidfd)
 
 
-def _run(solution, tests, wait, say):
+def _run(solution, tests, say):
     """A whole run, up to the end of its process."""
     part = {"mode": "tests", "solution": solution, "program": "", "args": [], "fail_fast": False, "files": [],
             "nonce": "0" * 32, "rlimits": [], "workspace": "/nonexistent", "site_packages": [],
@@ -81,15 +84,16 @@ def _run(solution, tests, wait, say):
     for thing in (part, {"tests": tests}):
         text = json.dumps(thing).encode("ascii")
         os.write(write, len(text).to_bytes(4, "big") + text)
-    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100) for fd in (wait, say, read)]
+    say, read = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100) for fd in (say.fileno(), read))
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2, confine.REPORT_FD, confine.STATUS_FD):
         os.dup2(null, number)
-    os.dup2(high[2], confine.TESTS_FD)
+    os.dup2(read, confine.TESTS_FD)
 
     def end(_):
-        os.write(high[1], b"%d" % os.getpid())
-        os.read(high[0], 1)  # until it has been looked at
+        os.write(say, b"%d" % os.getpid())
+        while True:
+            signal.pause()  # until it has been looked at
 
     program._harness["reporting"]._exit = end
     direct.serve(SimpleNamespace(config={"workspace": part["workspace"]}))
