@@ -97,7 +97,8 @@ func (d *daemon) quiet(t *testing.T, ready int) map[string]int64 {
 		now := d.count(t)
 		same++
 		for _, name := range []string{"children", "descriptors", "cgroups"} {
-			if last == nil || now[name] != last[name] {
+			// One descriptor more or less is the connection that this was asked over.
+			if last == nil || now[name] != last[name] && (name != "descriptors" || abs(now[name]-last[name]) > 1) {
 				same = 0
 			}
 		}
@@ -112,6 +113,8 @@ func (d *daemon) quiet(t *testing.T, ready int) map[string]int64 {
 	}
 	return last
 }
+
+func abs(n int64) int64 { return max(n, -n) }
 
 func (d *daemon) count(t *testing.T) map[string]int64 {
 	t.Helper()

@@ -389,7 +389,14 @@ func (z *zygote) pace(hurry bool) {
 	_ = z.proc.GiveWay(nice) // it is gone, or keeps its share
 }
 
+// alive tells whether it can be sent orders: its process lives, and nobody has
+// found its socket closed.
 func (z *zygote) alive() bool {
+	select {
+	case <-z.proc.Done():
+		return false
+	default:
+	}
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	return !z.gone
