@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http/httptest"
@@ -402,4 +403,48 @@ func FuzzOpen(f *testing.F) {
 		}
 		_ = img.Close()
 	})
+}
+
+// TestIndexTar_HoldsNoHeaders: a header may be as large as the tar reader allows,
+// and an archive may have many.
+func TestIndexTar_HoldsNoHeaders(t *testing.T) {
+	const members, most = 64, 8 << 20
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	padding := map[string]string{"TEST.padding": strings.Repeat("x", 900<<10)}
+	for i := range members {
+		h := tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprintf("é%d", i), PAXRecords: padding, Format: tar.FormatPAX}
+		if i%2 == 0 {
+			h.Typeflag, h.Linkname = tar.TypeLink, h.Name
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := tar.Header{Typeflag: tar.TypeReg, Name: strings.Repeat("d/", maxName) + "f", Format: tar.FormatPAX}
+	if err := errors.Join(w.WriteHeader(&long), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(write(t, "x.tar", b.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	before := heap()
+	blobs, err := indexTar(f)
+	if err != nil || len(blobs.members) != members {
+		t.Fatalf("%d members, %v", len(blobs.members), err)
+	}
+	if grown := heap() - before; grown > most {
+		t.Errorf("%d members hold %d bytes", members, grown)
+	}
+	runtime.KeepAlive(blobs)
+	runtime.KeepAlive(&b)
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc) //nolint:gosec // far below
 }

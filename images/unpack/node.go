@@ -24,6 +24,7 @@ const (
 type node struct {
 	kind     Kind
 	layer    int // that wrote it last
+	pruned   int // layer that has removed what those below had in it
 	target   string
 	bytes    int64
 	children map[string]*node // of a directory

@@ -32,6 +32,7 @@ type Tree struct {
 	layer  int
 
 	bytes, entries, stream int64
+	text                   int // of names and link targets in the account
 	buffer                 []byte
 }
 
@@ -148,7 +149,9 @@ func (t *Tree) place(name string) (parent *node, base string, err error) {
 	if parent, err = t.parentOf(name); err != nil {
 		return nil, "", err
 	}
-	base = path.Base(name)
+	if base, err = t.keep(name, path.Base(name)); err != nil {
+		return nil, "", err
+	}
 	if parent == nil {
 		parent, err = t.directory(path.Dir(name))
 		return parent, base, err
@@ -157,6 +160,19 @@ func (t *Tree) place(name string) (parent *node, base string, err error) {
 		err = t.remove(name, parent, base)
 	}
 	return parent, base, err
+}
+
+// maxText bounds what the account holds of names and link targets. Half a million
+// files of an installation have some 20 MiB.
+const maxText = 128 << 20
+
+// keep copies a text of the archive for the account. The archive's own may be a
+// part of a header of a mebibyte, which would stay in memory as long.
+func (t *Tree) keep(name, text string) (string, error) {
+	if t.text += len(text); t.text > maxText {
+		return "", refuse(name, "names and links are longer than %d bytes together", maxText)
+	}
+	return strings.Clone(text), nil
 }
 
 func (t *Tree) remove(full string, parent *node, base string) error {
@@ -222,6 +238,10 @@ func seconds(at time.Time) time.Time { return time.Unix(min(max(at.Unix(), 0), 1
 func (t *Tree) symlink(name, target string) error {
 	if err := t.limits.checkTarget(name, target); err != nil {
 		return refuse(name, "%w", err)
+	}
+	target, err := t.keep(name, target)
+	if err != nil {
+		return err
 	}
 	parent, base, err := t.place(name)
 	if err != nil {
