@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,12 +14,10 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/klauspost/compress/zstd"
 	"go.uber.org/goleak"
@@ -340,48 +336,6 @@ func TestOpen_RefusesHostileArchives(t *testing.T) {
 		if sandbox.KindOf(err) != sandbox.KindInvalid {
 			t.Errorf("%s: kind %s", title, sandbox.KindOf(err))
 		}
-	}
-}
-
-func TestPull_ReadsARegistry(t *testing.T) {
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)))) //nolint:forbidigo // the library's own interface
-	defer server.Close()
-	host := strings.TrimPrefix(server.URL, "http://")
-	ref, err := name.ParseReference(host + "/some/image:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := server.Client().Transport
-	if err := remote.Write(ref, testImage(t, runtime.GOARCH), remote.WithTransport(client)); err != nil {
-		t.Fatal(err)
-	}
-	r := Registry{Transport: client}
-	img, err := r.Pull(t.Context(), ref.Name(), options(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	names, err := contents(t, img)
-	if strings.Join(names, " ") != "a b" || err != nil || !strings.Contains(img.Origin, "@sha256:") {
-		t.Errorf("got %v of %s, %v", names, img.Origin, err)
-	}
-	other := options(t)
-	other.Arch = "s390x"
-	for title, c := range map[string]struct {
-		reference string
-		options   Options
-		kind      sandbox.Kind
-	}{
-		"none":          {host + "/some/other:1", options(t), sandbox.KindNotFound},
-		"malformed":     {"UPPER CASE", options(t), sandbox.KindInvalid},
-		"other machine": {ref.Name(), other, sandbox.KindInvalid},
-	} {
-		if _, err := r.Pull(t.Context(), c.reference, c.options); sandbox.KindOf(err) != c.kind {
-			t.Errorf("%s: got %v", title, err)
-		}
-	}
-	server.Close()
-	if _, err := r.Pull(t.Context(), ref.Name(), options(t)); sandbox.KindOf(err) != sandbox.KindUnavailable {
-		t.Errorf("no registry: got %v", err)
 	}
 }
 
