@@ -145,5 +145,5 @@ func remoteError(ref name.Reference, err error) error {
 			kind = sandbox.KindDenied
 		}
 	}
-	return &sandbox.Error{Kind: kind, Op: "pull image", Subject: ref.Name(), Err: err}
+	return &sandbox.Error{Kind: kind, Op: "pull image", Subject: ref.Name(), Err: errors.New(printable(err.Error()))}
 }

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -335,6 +336,33 @@ func TestOpen_RefusesHostileArchives(t *testing.T) {
 		}
 		if sandbox.KindOf(err) != sandbox.KindInvalid {
 			t.Errorf("%s: kind %s", title, sandbox.KindOf(err))
+		}
+	}
+}
+
+// TestOpen_ShowsNothingThatTerminalsObey: origins and errors end up on terminals.
+func TestOpen_ShowsNothingThatTerminalsObey(t *testing.T) {
+	odd := "\x1b[2J" + strings.Repeat("x", 5000)
+	tags, err := json.Marshal([]string{odd})
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := tarOf(t, layoutDir(t, runtime.GOARCH)) // only to be no root file system
+	config := `{"os":"linux","rootfs":{"type":"layers","diff_ids":["sha256:` + strings.Repeat("0", 64) + `"]}}`
+	for _, path := range []string{
+		write(t, "x.tar", pack(t, "manifest.json", `[{"Config":"c","RepoTags":`+string(tags)+`,"Layers":["l"]}]`, "c", config, "l", string(archive))),
+		write(t, "x.tar", pack(t, "manifest.json", `[{"Config":`+string(tags[1:len(tags)-1])+`,"Layers":["l"]}]`)),
+		write(t, "x.tar", pack(t, "manifest.json", `[{"Config":"c","Layers":["l"]}]`, "c", strings.Replace(config, `"linux"`, string(tags[1:len(tags)-1]), 1))),
+	} {
+		text := ""
+		if img, err := Open(path, options(t)); err != nil {
+			text = err.Error()
+		} else {
+			text = img.Origin
+			_ = img.Close()
+		}
+		if strings.Contains(text, "\x1b") || len(text) > 1000 || !strings.Contains(text, "[2J") {
+			t.Errorf("shows %d bytes: %.100q", len(text), text)
 		}
 	}
 }

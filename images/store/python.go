@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/sandboxd/sandboxd/images"
 	"github.com/sandboxd/sandboxd/images/unpack"
@@ -46,6 +47,11 @@ func findPython(t *unpack.Tree, r *Record, preload []string) error {
 	}
 	r.PythonVersion = findVersion(t, minor, program, path.Join(prefix, "lib", "libpython3."+minor+".so.1.0"))
 	r.SitePackages = findSite(t, prefix, minor)
+	for _, name := range append([]string{r.Interpreter, r.Stdlib, r.Ctypes}, r.SitePackages...) {
+		if strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) || c == unicode.ReplacementChar }) {
+			return noPython("the path %q has characters that cannot be shown", name)
+		}
+	}
 	for _, module := range preload {
 		if hasModule(t, r.SitePackages, module) {
 			r.Preload = append(r.Preload, module)

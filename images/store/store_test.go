@@ -235,6 +235,7 @@ func TestImport_RefusesImagesWithoutPython(t *testing.T) {
 		"link out":      {func(m tree) { m[python] = "->/usr/bin/python3.11" }, "no interpreter"},
 		"link to host":  {func(m tree) { delete(m, python); m["usr/bin/python3"] = "->/../../../../usr/bin/python3.11" }, "no interpreter"},
 		"etc is a link": {func(m tree) { delete(m, "etc/passwd"); delete(m, "etc/shadow"); m["etc"] = "->/tmp" }, `"etc" above it is a symbolic link`},
+		"odd path":      {func(m tree) { moveUsr(m, "x\x1b[m") }, "cannot be shown"},
 		"hostile":       {func(m tree) { m["../x"] = "" }, `member "../x"`},
 		"nothing":       {func(m tree) { clear(m) }, "no interpreter"},
 	} {
@@ -246,6 +247,17 @@ func TestImport_RefusesImagesWithoutPython(t *testing.T) {
 	if left, all := leftovers(t, s), s.List(); len(left) > 0 || len(all) != 1 {
 		t.Errorf("left %v, %v", left, all)
 	}
+}
+
+// moveUsr leaves a link in its place.
+func moveUsr(m tree, to string) {
+	for name, content := range m {
+		if rest, ok := strings.CutPrefix(name, "usr/"); ok {
+			m[to+"/"+rest] = content
+			delete(m, name)
+		}
+	}
+	m["usr"] = "->" + to
 }
 
 func TestImport_FindsTheUsualPython(t *testing.T) {
