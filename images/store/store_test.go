@@ -52,8 +52,11 @@ func program(t testing.TB, machine elf.Machine, version string) string {
 	return b.String() + "\x00" + version + "\x00"
 }
 
-// tree is an archive's content by name; "->" begins a link's target.
+// tree is an archive's content by name; "->" begins a link's target, and "private "
+// a name whose mode lets only its owner in.
 type tree map[string]string
+
+const private = "private "
 
 // pythonTree is the least that is taken for an image with Python.
 func pythonTree(t testing.TB) tree {
@@ -84,6 +87,12 @@ func (m tree) tar(t testing.TB) []byte {
 	w := tar.NewWriter(&b)
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		h := tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(m[name])), ModTime: time.Unix(1_700_000_000, 0)}
+		if bare, ok := strings.CutPrefix(name, private); ok {
+			h.Name, h.Mode = bare, 0o700
+			if strings.HasSuffix(bare, "/") {
+				h.Typeflag = tar.TypeDir
+			}
+		}
 		target, linked := strings.CutPrefix(m[name], "->")
 		if linked {
 			h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, target, 0
@@ -226,18 +235,26 @@ func TestImport_RefusesImagesWithoutPython(t *testing.T) {
 		change func(tree)
 		want   string
 	}{
-		"none":          {func(m tree) { delete(m, python) }, "no interpreter"},
-		"old":           {func(m tree) { m["usr/bin/python3"] = "->python3.8"; m["usr/bin/python3.8"] = m[python] }, "older than 3.9"},
-		"no program":    {func(m tree) { m[python] = "#!/bin/sh\n" }, "no program"},
-		"other machine": {func(m tree) { m[python] = program(t, elf.EM_PPC64, "3.11.9") }, "is for EM_PPC64"},
-		"no ctypes":     {func(m tree) { delete(m, "usr/lib/python3.11/lib-dynload/_ctypes.x.so") }, "_ctypes"},
-		"no library":    {func(m tree) { delete(m, "usr/lib/python3.11/os.py") }, "no standard library"},
-		"link out":      {func(m tree) { m[python] = "->/usr/bin/python3.11" }, "no interpreter"},
-		"link to host":  {func(m tree) { delete(m, python); m["usr/bin/python3"] = "->/../../../../usr/bin/python3.11" }, "no interpreter"},
-		"etc is a link": {func(m tree) { delete(m, "etc/passwd"); delete(m, "etc/shadow"); m["etc"] = "->/tmp" }, `"etc" above it is a symbolic link`},
-		"odd path":      {func(m tree) { moveUsr(m, "x\x1b[m") }, "cannot be shown"},
-		"hostile":       {func(m tree) { m["../x"] = "" }, `member "../x"`},
-		"nothing":       {func(m tree) { clear(m) }, "no interpreter"},
+		"none":             {func(m tree) { delete(m, python) }, "no interpreter"},
+		"old":              {func(m tree) { m["usr/bin/python3"] = "->python3.8"; m["usr/bin/python3.8"] = m[python] }, "older than 3.9"},
+		"no program":       {func(m tree) { m[python] = "#!/bin/sh\n" }, "no program"},
+		"other machine":    {func(m tree) { m[python] = program(t, elf.EM_PPC64, "3.11.9") }, "is for EM_PPC64"},
+		"no ctypes":        {func(m tree) { delete(m, "usr/lib/python3.11/lib-dynload/_ctypes.x.so") }, "_ctypes"},
+		"no library":       {func(m tree) { delete(m, "usr/lib/python3.11/os.py") }, "no standard library"},
+		"link out":         {func(m tree) { m[python] = "->/usr/bin/python3.11" }, "no interpreter"},
+		"link to host":     {func(m tree) { delete(m, python); m["usr/bin/python3"] = "->/../../../../usr/bin/python3.11" }, "no interpreter"},
+		"etc is a link":    {func(m tree) { delete(m, "etc/passwd"); delete(m, "etc/shadow"); m["etc"] = "->/tmp" }, `"etc" above it is a symbolic link`},
+		"odd path":         {func(m tree) { moveUsr(m, "x\x1b[m") }, "cannot be shown"},
+		"hostile":          {func(m tree) { m["../x"] = "" }, `member "../x"`},
+		"closed program":   {func(m tree) { m[private+python] = m[python]; delete(m, python) }, "may not be executed"},
+		"closed directory": {func(m tree) { m[private+"usr/bin/"] = "" }, "may not be executed"},
+		"closed library":   {func(m tree) { m[private+"usr/lib/"] = "" }, "may not be read"},
+		"closed ctypes": {func(m tree) {
+			const ctypes = "usr/lib/python3.11/lib-dynload/_ctypes.x.so"
+			m[private+ctypes] = m[ctypes]
+			delete(m, ctypes)
+		}, "_ctypes"},
+		"nothing": {func(m tree) { clear(m) }, "no interpreter"},
 	} {
 		_, err := s.Import(t.Context(), Request{Stream: bytes.NewReader(whole.with(c.change).tar(t))})
 		if err == nil || !strings.Contains(err.Error(), c.want) || sandbox.KindOf(err) != sandbox.KindInvalid {

@@ -15,13 +15,26 @@ import (
 	"github.com/sandboxd/sandboxd/sandbox"
 )
 
-// Every entry gets one of these modes, whatever the umask. Set-id and sticky
-// bits are lost thereby.
+// What the archive says nothing of gets one of these modes, whatever the umask.
 const (
-	dirMode     fs.FileMode = 0o755
-	fileMode    fs.FileMode = 0o644
-	programMode fs.FileMode = 0o755
+	dirMode  fs.FileMode = 0o755
+	fileMode fs.FileMode = 0o644
 )
+
+// modeOf is what stays of an archive's mode. Everything belongs to root, whoever
+// owned it: an image's ids mean nothing on this machine, and one of them may be
+// that of a live sandbox, whose program would then own files of its image. Programs
+// are never the owner, so what others could read and execute is what they may, and
+// what only its owner could read stays closed to them. Nobody may write, and
+// set-id and sticky bits are gone.
+func modeOf(mode int64) fs.FileMode {
+	others := fs.FileMode(mode & 0o005)
+	out := 0o600 | others<<3 | others
+	if mode&0o111 != 0 {
+		out |= 0o100
+	}
+	return out
+}
 
 // Tree writes an image into a directory and knows what it has written. It is not
 // safe for concurrent use.
@@ -107,14 +120,14 @@ func (t *Tree) member(h *tar.Header, content io.Reader, whiteouts bool) error {
 func (t *Tree) write(name string, h *tar.Header, content io.Reader) error {
 	switch h.Typeflag {
 	case tar.TypeDir:
-		_, err := t.directory(name)
-		return err
-	case tar.TypeReg, tar.TypeGNUSparse:
-		mode := fileMode
-		if h.Mode&0o111 != 0 {
-			mode = programMode
+		n, err := t.directory(name)
+		if err != nil {
+			return err
 		}
-		return t.file(name, mode, h.ModTime, h.Size, content)
+		n.mode = modeOf(h.Mode) | 0o100
+		return t.root.Chmod(name, n.mode)
+	case tar.TypeReg, tar.TypeGNUSparse:
+		return t.file(name, modeOf(h.Mode), h.ModTime, h.Size, content)
 	case tar.TypeSymlink:
 		return t.symlink(name, h.Linkname)
 	case tar.TypeLink:
@@ -222,7 +235,7 @@ func (t *Tree) file(name string, mode fs.FileMode, modified time.Time, size int6
 	}
 	n, err := io.CopyBuffer(struct{ io.Writer }{f}, fallible{content}, t.buffer)
 	t.bytes += n
-	parent.children[base] = &node{kind: File, layer: t.layer, bytes: n}
+	parent.children[base] = &node{kind: File, layer: t.layer, mode: mode, bytes: n}
 	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
 		return err
 	}
@@ -271,7 +284,7 @@ func (t *Tree) link(name, target string) error {
 	if err != nil {
 		return err
 	}
-	parent.children[base] = &node{kind: File, layer: t.layer, bytes: n.bytes}
+	parent.children[base] = &node{kind: File, layer: t.layer, mode: n.mode, bytes: n.bytes}
 	return t.root.Link(from, name)
 }
 
