@@ -7,6 +7,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -155,7 +156,7 @@ func leftovers(t testing.TB, s *Store) []fs.DirEntry {
 func TestImport_DescribesWhatItHas(t *testing.T) {
 	s := newStore(t)
 	var phases []Phase
-	r, err := s.Import(t.Context(), Request{Name: "py", Stream: bytes.NewReader(pythonTree(t).tar(t)), Progress: func(p Progress) {
+	r, err := s.Import(t.Context(), Request{Name: "py", Origin: "a test", Stream: bytes.NewReader(pythonTree(t).tar(t)), Progress: func(p Progress) {
 		if len(phases) == 0 || phases[len(phases)-1] != p.Phase {
 			phases = append(phases, p.Phase)
 		}
@@ -164,7 +165,7 @@ func TestImport_DescribesWhatItHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Record{
-		Digest: r.Digest, Names: []string{"py"}, Origin: "root file system archive", Arch: runtime.GOARCH,
+		Digest: r.Digest, Names: []string{"py"}, Origin: "a test", Arch: runtime.GOARCH,
 		Created: r.Created, LastUsed: r.LastUsed, Bytes: r.Bytes, Entries: r.Entries,
 		PythonVersion: "3.11.9", Interpreter: "/usr/bin/python3.11", Stdlib: "/usr/lib/python3.11",
 		Ctypes:       "/usr/lib/python3.11/lib-dynload/_ctypes.x.so",
@@ -189,7 +190,9 @@ func TestImport_DescribesWhatItHas(t *testing.T) {
 
 func TestImport_DressesTheTree(t *testing.T) {
 	s := newStore(t)
-	s.mustImport(t, "py", pythonTree(t).with(func(m tree) { m["etc/hosts"], m["proc"], m["sys/x"] = "->/etc/hostname", "->/tmp", "" }))
+	s.mustImport(t, "py", pythonTree(t).with(func(m tree) {
+		m["etc/hosts"], m["proc"], m["sys/x"], m["app.py"] = "->/etc/hostname", "->/tmp", "", "pass"
+	}))
 	use, err := s.Acquire("py")
 	if err != nil {
 		t.Fatal(err)
@@ -212,17 +215,17 @@ func TestImport_DressesTheTree(t *testing.T) {
 	var targets []string
 	for _, b := range img.Binds {
 		targets = append(targets, b.Target)
-		if b.Source != root+b.Target || !b.Dir {
+		if b.Source != root+b.Target || b.Dir != (b.Target != "/app.py") {
 			t.Errorf("bind %+v", b)
 		}
 	}
-	if want := []string{"/etc", "/opt", "/usr"}; !slices.Equal(targets, want) || len(img.Files) > 0 {
+	if want := []string{"/app.py", "/etc", "/opt", "/usr"}; !slices.Equal(targets, want) || len(img.Files) > 0 {
 		t.Errorf("binds %v, files %v", targets, img.Files)
 	}
 	if want := []images.Symlink{{Path: "/bin", Target: "usr/bin"}}; !slices.Equal(img.Symlinks, want) {
 		t.Errorf("links %v", img.Symlinks)
 	}
-	if img.Name != "py" || img.Interpreter != "/usr/bin/python3.11" || img.Stdlib == "" || len(img.SitePackages) != 1 {
+	if img.Name != "py" || img.Interpreter != "/usr/bin/python3.11" || img.Stdlib == "" || len(img.SitePackages) != 1 || !slices.Equal(img.Preload, []string{"numpy"}) {
 		t.Errorf("%+v", img)
 	}
 }
@@ -254,6 +257,11 @@ func TestImport_RefusesImagesWithoutPython(t *testing.T) {
 			m[private+ctypes] = m[ctypes]
 			delete(m, ctypes)
 		}, "_ctypes"},
+		"many at its root": {func(m tree) {
+			for i := range maxAtRoot {
+				m[fmt.Sprintf("d%d/f", i)] = ""
+			}
+		}, "entries at its root"},
 		"nothing": {func(m tree) { clear(m) }, "no interpreter"},
 	} {
 		_, err := s.Import(t.Context(), Request{Stream: bytes.NewReader(whole.with(c.change).tar(t))})

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandboxd/sandboxd/internal/linux/filesystem"
 	"github.com/sandboxd/sandboxd/sandbox"
 )
 
@@ -285,7 +286,12 @@ func (t *Tree) link(name, target string) error {
 		return err
 	}
 	parent.children[base] = &node{kind: File, layer: t.layer, mode: n.mode, bytes: n.bytes}
-	return t.root.Link(from, name)
+	if err := t.root.Link(from, name); filesystem.TooManyLinks(err) {
+		return refuse(name, "hard link to %q, which has as many as it can have", shorten(from))
+	} else if err != nil {
+		return err
+	}
+	return nil
 }
 
 func (t *Tree) linked(name, from string) (*node, error) {
