@@ -1,7 +1,6 @@
 package native_test
 
 import (
-	"errors"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -40,8 +39,11 @@ func baseArchive(t *testing.T) string {
 		args = append(args, sources)
 	}
 	out, err := exec.CommandContext(t.Context(), mmdebstrap, args...).CombinedOutput()
-	if err = errors.Join(err, os.Rename(next, path)); err != nil {
+	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := os.Rename(next, path); err != nil { // what failed halfway is not kept
+		t.Fatal(err)
 	}
 	return path
 }
