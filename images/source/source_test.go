@@ -390,7 +390,7 @@ func FuzzOpen(f *testing.F) {
 // TestIndexTar_HoldsNoHeaders: a header may be as large as the tar reader allows,
 // and an archive may have many.
 func TestIndexTar_HoldsNoHeaders(t *testing.T) {
-	const members, most = 64, 8 << 20
+	const members, most = 16, 4 << 20
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	padding := map[string]string{"TEST.padding": strings.Repeat("x", 900<<10)}
