@@ -17,6 +17,9 @@ type Image struct {
 	// in SitePackages run code at start unless the interpreter is given -S.
 	Stdlib       string
 	SitePackages []string
+	// Preload are the modules, of those that an image store was told to look for,
+	// that are in SitePackages. Of the host image nobody has looked for any.
+	Preload []string
 
 	// Dirs are empty directories to make.
 	Dirs     []string

@@ -110,18 +110,24 @@ func indexTar(f *os.File) (*tarBlobs, error) {
 	return b, nil
 }
 
+// maxName is longer than any name that an archive of images has. Members with
+// longer ones are passed over, so that the index stays small.
+const maxName = 512
+
 func (b *tarBlobs) add(h *tar.Header, at int64) {
 	name := path.Clean(h.Name)
-	if _, ok := b.members[name]; ok || isSparse(h) {
+	if _, ok := b.members[name]; ok || isSparse(h) || len(name) > maxName || len(h.Linkname) > maxName {
 		return
 	}
+	// A copy: the archive's text may be a part of a header of a mebibyte.
+	name = strings.Clone(name)
 	switch h.Typeflag {
 	case tar.TypeReg:
 		b.members[name] = extent{at: at, bytes: h.Size}
 	case tar.TypeSymlink: // by which old archives share layers
-		b.members[name] = extent{link: path.Join(path.Dir(name), h.Linkname)}
+		b.members[name] = extent{link: path.Join(path.Dir(name), strings.Clone(h.Linkname))}
 	case tar.TypeLink:
-		b.members[name] = extent{link: path.Clean(h.Linkname)}
+		b.members[name] = extent{link: path.Clean(strings.Clone(h.Linkname))}
 	}
 }
 

@@ -167,7 +167,7 @@ func layersOf(config *v1.ConfigFile, names []string, o Options) ([]Layer, error)
 	case len(names) != len(diffs):
 		return nil, invalid("", "%d layers, but %d digests", len(names), len(diffs))
 	case config.OS != "" && config.OS != "linux", config.Architecture != "" && config.Architecture != o.Arch:
-		return nil, invalid("", "the image is for %s/%s; linux/%s is needed", config.OS, config.Architecture, o.Arch)
+		return nil, invalid("", "the image is for %s; linux/%s is needed", printable(config.OS+"/"+config.Architecture), o.Arch)
 	}
 	layers := make([]Layer, len(names))
 	for i, name := range names {

@@ -133,5 +133,5 @@ func openDocker(b blobs, o Options) (*Image, error) {
 	if layers, err = stored(b, layers); err != nil {
 		return nil, err
 	}
-	return &Image{Origin: strings.TrimSpace("docker archive " + strings.Join(fit[0].RepoTags, " ")), Layers: layers, Layered: true}, nil
+	return &Image{Origin: strings.TrimSpace("docker archive " + printable(strings.Join(fit[0].RepoTags, " "))), Layers: layers, Layered: true}, nil
 }

@@ -69,8 +69,8 @@ func remoteLayers(img v1.Image, o Options) ([]Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if manifest.Config.Size > maxDocument { // it is read into memory whole
-		return nil, invalid("configuration", "larger than %d bytes", maxDocument)
+	if err := checkManifest(manifest, o); err != nil {
+		return nil, err
 	}
 	config, err := img.ConfigFile()
 	if err != nil {
@@ -110,6 +110,26 @@ func remoteLayers(img v1.Image, o Options) ([]Layer, error) {
 	return layers, nil
 }
 
+// checkManifest refuses what would be fetched without a bound or from elsewhere.
+// The library takes a size of -1 for one that is not known.
+func checkManifest(m *v1.Manifest, o Options) error {
+	if m.Config.Size < 0 || m.Config.Size > maxDocument { // it is read into memory whole
+		return invalid("configuration", "%d bytes are not between 0 and %d", m.Config.Size, maxDocument)
+	}
+	left := o.Bytes
+	for _, l := range m.Layers {
+		name := "layer " + l.Digest.String()
+		if len(l.URLs) > 0 { // the daemon reaches what whoever made the image may not
+			return invalid(name, "it is to be fetched from elsewhere; push the image with all its layers")
+		}
+		if l.Size < 0 || l.Size > left {
+			return invalid(name, "%d bytes; layers may have %d together", l.Size, o.Bytes)
+		}
+		left -= l.Size
+	}
+	return nil
+}
+
 // remoteError says whose fault it is: the reference's, the registry's or the
 // image's.
 func remoteError(ref name.Reference, err error) error {
@@ -125,5 +145,5 @@ func remoteError(ref name.Reference, err error) error {
 			kind = sandbox.KindDenied
 		}
 	}
-	return &sandbox.Error{Kind: kind, Op: "pull image", Subject: ref.Name(), Err: err}
+	return &sandbox.Error{Kind: kind, Op: "pull image", Subject: ref.Name(), Err: errors.New(printable(err.Error()))}
 }

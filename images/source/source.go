@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
+	"unicode"
 
 	"github.com/sandboxd/sandboxd/sandbox"
 )
@@ -64,7 +66,22 @@ const (
 
 // invalid is an error of the image's.
 func invalid(subject, format string, args ...any) error {
-	return sandbox.Errorf(sandbox.KindInvalid, "read image", subject, format, args...)
+	return sandbox.Errorf(sandbox.KindInvalid, "read image", printable(subject), format, args...)
+}
+
+// printable makes a text of an image's or a registry's fit to be shown: what a
+// terminal would obey is replaced, and the rest has an end.
+func printable(text string) string {
+	const enough = 300
+	if len(text) > enough {
+		text = text[:enough] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }
 
 // Open reads what a file or directory holds. The caller closes it.

@@ -4,10 +4,10 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
-	"log"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,12 +15,10 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/klauspost/compress/zstd"
 	"go.uber.org/goleak"
@@ -342,45 +340,30 @@ func TestOpen_RefusesHostileArchives(t *testing.T) {
 	}
 }
 
-func TestPull_ReadsARegistry(t *testing.T) {
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)))) //nolint:forbidigo // the library's own interface
-	defer server.Close()
-	host := strings.TrimPrefix(server.URL, "http://")
-	ref, err := name.ParseReference(host + "/some/image:1")
+// TestOpen_ShowsNothingThatTerminalsObey: origins and errors end up on terminals.
+func TestOpen_ShowsNothingThatTerminalsObey(t *testing.T) {
+	odd := "\x1b[2J" + strings.Repeat("x", 5000)
+	tags, err := json.Marshal([]string{odd})
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := server.Client().Transport
-	if err := remote.Write(ref, testImage(t, runtime.GOARCH), remote.WithTransport(client)); err != nil {
-		t.Fatal(err)
-	}
-	r := Registry{Transport: client}
-	img, err := r.Pull(t.Context(), ref.Name(), options(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	names, err := contents(t, img)
-	if strings.Join(names, " ") != "a b" || err != nil || !strings.Contains(img.Origin, "@sha256:") {
-		t.Errorf("got %v of %s, %v", names, img.Origin, err)
-	}
-	other := options(t)
-	other.Arch = "s390x"
-	for title, c := range map[string]struct {
-		reference string
-		options   Options
-		kind      sandbox.Kind
-	}{
-		"none":          {host + "/some/other:1", options(t), sandbox.KindNotFound},
-		"malformed":     {"UPPER CASE", options(t), sandbox.KindInvalid},
-		"other machine": {ref.Name(), other, sandbox.KindInvalid},
+	archive := tarOf(t, layoutDir(t, runtime.GOARCH)) // only to be no root file system
+	config := `{"os":"linux","rootfs":{"type":"layers","diff_ids":["sha256:` + strings.Repeat("0", 64) + `"]}}`
+	for _, path := range []string{
+		write(t, "x.tar", pack(t, "manifest.json", `[{"Config":"c","RepoTags":`+string(tags)+`,"Layers":["l"]}]`, "c", config, "l", string(archive))),
+		write(t, "x.tar", pack(t, "manifest.json", `[{"Config":`+string(tags[1:len(tags)-1])+`,"Layers":["l"]}]`)),
+		write(t, "x.tar", pack(t, "manifest.json", `[{"Config":"c","Layers":["l"]}]`, "c", strings.Replace(config, `"linux"`, string(tags[1:len(tags)-1]), 1))),
 	} {
-		if _, err := r.Pull(t.Context(), c.reference, c.options); sandbox.KindOf(err) != c.kind {
-			t.Errorf("%s: got %v", title, err)
+		text := ""
+		if img, err := Open(path, options(t)); err != nil {
+			text = err.Error()
+		} else {
+			text = img.Origin
+			_ = img.Close()
 		}
-	}
-	server.Close()
-	if _, err := r.Pull(t.Context(), ref.Name(), options(t)); sandbox.KindOf(err) != sandbox.KindUnavailable {
-		t.Errorf("no registry: got %v", err)
+		if strings.Contains(text, "\x1b") || len(text) > 1000 || !strings.Contains(text, "[2J") {
+			t.Errorf("shows %d bytes: %.100q", len(text), text)
+		}
 	}
 }
 
@@ -402,4 +385,48 @@ func FuzzOpen(f *testing.F) {
 		}
 		_ = img.Close()
 	})
+}
+
+// TestIndexTar_HoldsNoHeaders: a header may be as large as the tar reader allows,
+// and an archive may have many.
+func TestIndexTar_HoldsNoHeaders(t *testing.T) {
+	const members, most = 16, 4 << 20
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	padding := map[string]string{"TEST.padding": strings.Repeat("x", 900<<10)}
+	for i := range members {
+		h := tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprintf("é%d", i), PAXRecords: padding, Format: tar.FormatPAX}
+		if i%2 == 0 {
+			h.Typeflag, h.Linkname = tar.TypeLink, h.Name
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := tar.Header{Typeflag: tar.TypeReg, Name: strings.Repeat("d/", maxName) + "f", Format: tar.FormatPAX}
+	if err := errors.Join(w.WriteHeader(&long), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(write(t, "x.tar", b.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	before := heap()
+	blobs, err := indexTar(f)
+	if err != nil || len(blobs.members) != members {
+		t.Fatalf("%d members, %v", len(blobs.members), err)
+	}
+	if grown := heap() - before; grown > most {
+		t.Errorf("%d members hold %d bytes", members, grown)
+	}
+	runtime.KeepAlive(blobs)
+	runtime.KeepAlive(&b)
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc) //nolint:gosec // far below
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -22,8 +23,9 @@ type Request struct {
 	Stream    io.Reader // a file's content
 	Reference string    // an image in a registry
 
-	Kind source.Kind // of Path or Stream; detected where empty
-	Tag  string      // chooses among several images in Path or Stream
+	Kind   source.Kind // of Path or Stream; detected where empty
+	Origin string      // of Stream, for people: where it comes from; else its form is said
+	Tag    string      // chooses among several images in Path or Stream
 
 	Progress func(Progress) // may be nil
 }
@@ -203,7 +205,7 @@ func (i *importing) build(ctx context.Context, img *source.Image, limits unpack.
 		}
 	}
 	i.meter.phase(PhaseCheck, 0)
-	r := &Record{Origin: img.Origin, Arch: i.store.cfg.Arch, Created: now()}
+	r := &Record{Origin: cmp.Or(i.request.Origin, img.Origin), Arch: i.store.cfg.Arch, Created: now()}
 	if err := dress(tree); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/sandboxd/sandboxd/images"
 	"github.com/sandboxd/sandboxd/images/unpack"
@@ -46,6 +47,11 @@ func findPython(t *unpack.Tree, r *Record, preload []string) error {
 	}
 	r.PythonVersion = findVersion(t, minor, program, path.Join(prefix, "lib", "libpython3."+minor+".so.1.0"))
 	r.SitePackages = findSite(t, prefix, minor)
+	for _, name := range append([]string{r.Interpreter, r.Stdlib, r.Ctypes}, r.SitePackages...) {
+		if strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) || c == unicode.ReplacementChar }) {
+			return noPython("the path %q has characters that cannot be shown", name)
+		}
+	}
 	for _, module := range preload {
 		if hasModule(t, r.SitePackages, module) {
 			r.Preload = append(r.Preload, module)
@@ -89,18 +95,14 @@ func checkMinor(program, minor string) error {
 
 // checkProgram refuses an interpreter that cannot start here.
 func checkProgram(t *unpack.Tree, program, arch string) error {
+	if _, e, err := t.Resolve(program); err != nil || !e.Executable {
+		return noPython("/%s may not be executed by others than its owner", program)
+	}
 	f, err := t.Open(program)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Mode()&0o111 == 0 {
-		return noPython("/%s may not be executed", program)
-	}
 	p, err := images.ReadProgram(f)
 	switch {
 	case err != nil:
@@ -110,8 +112,8 @@ func checkProgram(t *unpack.Tree, program, arch string) error {
 	case p.Loader == "":
 		return nil
 	}
-	if _, e, err := t.Resolve(p.Loader); err != nil || e.Kind != unpack.File {
-		return noPython("/%s needs the loader %s, which is not in the image", program, p.Loader)
+	if !isOpen(t, p.Loader) {
+		return noPython("/%s needs the loader %s, which is not in the image or closed to others", program, p.Loader)
 	}
 	return nil
 }
@@ -128,14 +130,17 @@ func findLibrary(t *unpack.Tree, r *Record, prefix, minor string) error {
 		if err != nil {
 			return err
 		}
+		if !isOpen(t, path.Join(dir, "os.py")) {
+			return noPython("the standard library at /%s may not be read by others than its owner", real)
+		}
 		r.Stdlib = "/" + real
 		for _, name := range t.Names(path.Join(dir, "lib-dynload")) {
-			if strings.HasPrefix(name, "_ctypes.") && strings.HasSuffix(name, ".so") {
+			if strings.HasPrefix(name, "_ctypes.") && strings.HasSuffix(name, ".so") && isOpen(t, path.Join(dir, "lib-dynload", name)) {
 				r.Ctypes = path.Join(r.Stdlib, "lib-dynload", name)
 				return nil
 			}
 		}
-		return noPython("the standard library at %s has no lib-dynload/_ctypes*.so", r.Stdlib)
+		return noPython("the standard library at %s has no lib-dynload/_ctypes*.so that others may read", r.Stdlib)
 	}
 	return noPython("no standard library: /%s/lib/python3.%s/os.py is missing", prefix, minor)
 }
@@ -153,7 +158,7 @@ func findSite(t *unpack.Tree, prefix, minor string) []string {
 		if strings.HasSuffix(dir, "dist-packages") && prefix != "usr" {
 			continue
 		}
-		if err == nil && e.Kind == unpack.Dir && !seen[real] {
+		if err == nil && e.Kind == unpack.Dir && e.Readable && e.Executable && !seen[real] {
 			seen[real] = true
 			out = append(out, "/"+real)
 		}
@@ -164,12 +169,18 @@ func findSite(t *unpack.Tree, prefix, minor string) []string {
 func hasModule(t *unpack.Tree, site []string, module string) bool {
 	for _, dir := range site {
 		for _, name := range []string{module + "/__init__.py", module + ".py"} {
-			if _, e, err := t.Resolve(path.Join(dir, name)); err == nil && e.Kind == unpack.File {
+			if isOpen(t, path.Join(dir, name)) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// isOpen tells whether there is a file that programs may read.
+func isOpen(t *unpack.Tree, name string) bool {
+	_, e, err := t.Resolve(name)
+	return err == nil && e.Kind == unpack.File && e.Readable
 }
 
 // findVersion looks for the text that sys.version begins with, in the program or

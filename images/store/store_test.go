@@ -7,6 +7,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -52,8 +53,11 @@ func program(t testing.TB, machine elf.Machine, version string) string {
 	return b.String() + "\x00" + version + "\x00"
 }
 
-// tree is an archive's content by name; "->" begins a link's target.
+// tree is an archive's content by name; "->" begins a link's target, and "private "
+// a name whose mode lets only its owner in.
 type tree map[string]string
+
+const private = "private "
 
 // pythonTree is the least that is taken for an image with Python.
 func pythonTree(t testing.TB) tree {
@@ -84,6 +88,12 @@ func (m tree) tar(t testing.TB) []byte {
 	w := tar.NewWriter(&b)
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		h := tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(m[name])), ModTime: time.Unix(1_700_000_000, 0)}
+		if bare, ok := strings.CutPrefix(name, private); ok {
+			h.Name, h.Mode = bare, 0o700
+			if strings.HasSuffix(bare, "/") {
+				h.Typeflag = tar.TypeDir
+			}
+		}
 		target, linked := strings.CutPrefix(m[name], "->")
 		if linked {
 			h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, target, 0
@@ -146,7 +156,7 @@ func leftovers(t testing.TB, s *Store) []fs.DirEntry {
 func TestImport_DescribesWhatItHas(t *testing.T) {
 	s := newStore(t)
 	var phases []Phase
-	r, err := s.Import(t.Context(), Request{Name: "py", Stream: bytes.NewReader(pythonTree(t).tar(t)), Progress: func(p Progress) {
+	r, err := s.Import(t.Context(), Request{Name: "py", Origin: "a test", Stream: bytes.NewReader(pythonTree(t).tar(t)), Progress: func(p Progress) {
 		if len(phases) == 0 || phases[len(phases)-1] != p.Phase {
 			phases = append(phases, p.Phase)
 		}
@@ -155,7 +165,7 @@ func TestImport_DescribesWhatItHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Record{
-		Digest: r.Digest, Names: []string{"py"}, Origin: "root file system archive", Arch: runtime.GOARCH,
+		Digest: r.Digest, Names: []string{"py"}, Origin: "a test", Arch: runtime.GOARCH,
 		Created: r.Created, LastUsed: r.LastUsed, Bytes: r.Bytes, Entries: r.Entries,
 		PythonVersion: "3.11.9", Interpreter: "/usr/bin/python3.11", Stdlib: "/usr/lib/python3.11",
 		Ctypes:       "/usr/lib/python3.11/lib-dynload/_ctypes.x.so",
@@ -180,7 +190,9 @@ func TestImport_DescribesWhatItHas(t *testing.T) {
 
 func TestImport_DressesTheTree(t *testing.T) {
 	s := newStore(t)
-	s.mustImport(t, "py", pythonTree(t).with(func(m tree) { m["etc/hosts"], m["proc"], m["sys/x"] = "->/etc/hostname", "->/tmp", "" }))
+	s.mustImport(t, "py", pythonTree(t).with(func(m tree) {
+		m["etc/hosts"], m["proc"], m["sys/x"], m["app.py"] = "->/etc/hostname", "->/tmp", "", "pass"
+	}))
 	use, err := s.Acquire("py")
 	if err != nil {
 		t.Fatal(err)
@@ -203,17 +215,17 @@ func TestImport_DressesTheTree(t *testing.T) {
 	var targets []string
 	for _, b := range img.Binds {
 		targets = append(targets, b.Target)
-		if b.Source != root+b.Target || !b.Dir {
+		if b.Source != root+b.Target || b.Dir != (b.Target != "/app.py") {
 			t.Errorf("bind %+v", b)
 		}
 	}
-	if want := []string{"/etc", "/opt", "/usr"}; !slices.Equal(targets, want) || len(img.Files) > 0 {
+	if want := []string{"/app.py", "/etc", "/opt", "/usr"}; !slices.Equal(targets, want) || len(img.Files) > 0 {
 		t.Errorf("binds %v, files %v", targets, img.Files)
 	}
 	if want := []images.Symlink{{Path: "/bin", Target: "usr/bin"}}; !slices.Equal(img.Symlinks, want) {
 		t.Errorf("links %v", img.Symlinks)
 	}
-	if img.Name != "py" || img.Interpreter != "/usr/bin/python3.11" || img.Stdlib == "" || len(img.SitePackages) != 1 {
+	if img.Name != "py" || img.Interpreter != "/usr/bin/python3.11" || img.Stdlib == "" || len(img.SitePackages) != 1 || !slices.Equal(img.Preload, []string{"numpy"}) {
 		t.Errorf("%+v", img)
 	}
 }
@@ -226,17 +238,31 @@ func TestImport_RefusesImagesWithoutPython(t *testing.T) {
 		change func(tree)
 		want   string
 	}{
-		"none":          {func(m tree) { delete(m, python) }, "no interpreter"},
-		"old":           {func(m tree) { m["usr/bin/python3"] = "->python3.8"; m["usr/bin/python3.8"] = m[python] }, "older than 3.9"},
-		"no program":    {func(m tree) { m[python] = "#!/bin/sh\n" }, "no program"},
-		"other machine": {func(m tree) { m[python] = program(t, elf.EM_PPC64, "3.11.9") }, "is for EM_PPC64"},
-		"no ctypes":     {func(m tree) { delete(m, "usr/lib/python3.11/lib-dynload/_ctypes.x.so") }, "_ctypes"},
-		"no library":    {func(m tree) { delete(m, "usr/lib/python3.11/os.py") }, "no standard library"},
-		"link out":      {func(m tree) { m[python] = "->/usr/bin/python3.11" }, "no interpreter"},
-		"link to host":  {func(m tree) { delete(m, python); m["usr/bin/python3"] = "->/../../../../usr/bin/python3.11" }, "no interpreter"},
-		"etc is a link": {func(m tree) { delete(m, "etc/passwd"); delete(m, "etc/shadow"); m["etc"] = "->/tmp" }, `"etc" above it is a symbolic link`},
-		"hostile":       {func(m tree) { m["../x"] = "" }, `member "../x"`},
-		"nothing":       {func(m tree) { clear(m) }, "no interpreter"},
+		"none":             {func(m tree) { delete(m, python) }, "no interpreter"},
+		"old":              {func(m tree) { m["usr/bin/python3"] = "->python3.8"; m["usr/bin/python3.8"] = m[python] }, "older than 3.9"},
+		"no program":       {func(m tree) { m[python] = "#!/bin/sh\n" }, "no program"},
+		"other machine":    {func(m tree) { m[python] = program(t, elf.EM_PPC64, "3.11.9") }, "is for EM_PPC64"},
+		"no ctypes":        {func(m tree) { delete(m, "usr/lib/python3.11/lib-dynload/_ctypes.x.so") }, "_ctypes"},
+		"no library":       {func(m tree) { delete(m, "usr/lib/python3.11/os.py") }, "no standard library"},
+		"link out":         {func(m tree) { m[python] = "->/usr/bin/python3.11" }, "no interpreter"},
+		"link to host":     {func(m tree) { delete(m, python); m["usr/bin/python3"] = "->/../../../../usr/bin/python3.11" }, "no interpreter"},
+		"etc is a link":    {func(m tree) { delete(m, "etc/passwd"); delete(m, "etc/shadow"); m["etc"] = "->/tmp" }, `"etc" above it is a symbolic link`},
+		"odd path":         {func(m tree) { moveUsr(m, "x\x1b[m") }, "cannot be shown"},
+		"hostile":          {func(m tree) { m["../x"] = "" }, `member "../x"`},
+		"closed program":   {func(m tree) { m[private+python] = m[python]; delete(m, python) }, "may not be executed"},
+		"closed directory": {func(m tree) { m[private+"usr/bin/"] = "" }, "may not be executed"},
+		"closed library":   {func(m tree) { m[private+"usr/lib/"] = "" }, "may not be read"},
+		"closed ctypes": {func(m tree) {
+			const ctypes = "usr/lib/python3.11/lib-dynload/_ctypes.x.so"
+			m[private+ctypes] = m[ctypes]
+			delete(m, ctypes)
+		}, "_ctypes"},
+		"many at its root": {func(m tree) {
+			for i := range maxAtRoot {
+				m[fmt.Sprintf("d%d/f", i)] = ""
+			}
+		}, "entries at its root"},
+		"nothing": {func(m tree) { clear(m) }, "no interpreter"},
 	} {
 		_, err := s.Import(t.Context(), Request{Stream: bytes.NewReader(whole.with(c.change).tar(t))})
 		if err == nil || !strings.Contains(err.Error(), c.want) || sandbox.KindOf(err) != sandbox.KindInvalid {
@@ -246,6 +272,17 @@ func TestImport_RefusesImagesWithoutPython(t *testing.T) {
 	if left, all := leftovers(t, s), s.List(); len(left) > 0 || len(all) != 1 {
 		t.Errorf("left %v, %v", left, all)
 	}
+}
+
+// moveUsr leaves a link in its place.
+func moveUsr(m tree, to string) {
+	for name, content := range m {
+		if rest, ok := strings.CutPrefix(name, "usr/"); ok {
+			m[to+"/"+rest] = content
+			delete(m, name)
+		}
+	}
+	m["usr"] = "->" + to
 }
 
 func TestImport_FindsTheUsualPython(t *testing.T) {

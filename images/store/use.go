@@ -74,14 +74,14 @@ func (s *Store) touch(digest string) error {
 	return nil
 }
 
-// image describes a stored tree as engines take it: each directory of its root
-// is bound, each link repeated. The engine makes nothing below what is bound, so
+// image describes a stored tree as engines take it: each directory and file of
+// its root is bound, each link repeated. The engine makes nothing below what is bound, so
 // no link of the image is followed while mounts are made.
 func (s *Store) image(r *Record) (*images.Image, error) {
 	tree := path.Join(treePath(r.Digest), treeName)
 	img := &images.Image{
 		Name: r.Digest, Digest: r.Digest, PythonVersion: r.PythonVersion,
-		Interpreter: r.Interpreter, Stdlib: r.Stdlib, SitePackages: r.SitePackages,
+		Interpreter: r.Interpreter, Stdlib: r.Stdlib, SitePackages: r.SitePackages, Preload: r.Preload,
 	}
 	if names := s.describe(r).Names; len(names) > 0 {
 		img.Name = names[0]
@@ -96,8 +96,8 @@ func (s *Store) image(r *Record) (*images.Image, error) {
 		case slices.Contains(madeDirs, name):
 		case e.IsDir() && s.isEmpty(path.Join(tree, name)): // a mount is not for nothing
 			img.Dirs = append(img.Dirs, "/"+name)
-		case e.IsDir():
-			img.Binds = append(img.Binds, images.Bind{Source: filepath.Join(s.dir, tree, name), Target: "/" + name, Dir: true})
+		case e.IsDir(), e.Type().IsRegular():
+			img.Binds = append(img.Binds, images.Bind{Source: filepath.Join(s.dir, tree, name), Target: "/" + name, Dir: e.IsDir()})
 		case e.Type() == fs.ModeSymlink:
 			target, err := s.root.Readlink(path.Join(tree, name))
 			if err != nil {

@@ -19,7 +19,7 @@ type Content struct {
 }
 
 // Measure reads a whole tree. Its digest covers names, kinds, contents, link
-// targets, whether files may be executed and when they were changed, so that the
+// targets, modes and when files were changed, so that the
 // same tree has the same digest from whatever source it came.
 func Measure(ctx context.Context, root *os.Root) (Content, error) {
 	m := measure{root: root, sum: sha256.New(), buffer: make([]byte, 256<<10)}
@@ -47,7 +47,11 @@ type measure struct {
 func (m *measure) entry(name string, d fs.DirEntry) error {
 	switch d.Type() {
 	case fs.ModeDir:
-		fmt.Fprintf(m.sum, "dir %q\n", name)
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(m.sum, "dir %q %o\n", name, info.Mode().Perm())
 		return nil
 	case fs.ModeSymlink:
 		target, err := m.root.Readlink(name)

@@ -12,16 +12,30 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandboxd/sandboxd/internal/linux/filesystem"
 	"github.com/sandboxd/sandboxd/sandbox"
 )
 
-// Every entry gets one of these modes, whatever the umask. Set-id and sticky
-// bits are lost thereby.
+// What the archive says nothing of gets one of these modes, whatever the umask.
 const (
-	dirMode     fs.FileMode = 0o755
-	fileMode    fs.FileMode = 0o644
-	programMode fs.FileMode = 0o755
+	dirMode  fs.FileMode = 0o755
+	fileMode fs.FileMode = 0o644
 )
+
+// modeOf is what stays of an archive's mode. Everything belongs to root, whoever
+// owned it: an image's ids mean nothing on this machine, and one of them may be
+// that of a live sandbox, whose program would then own files of its image. Programs
+// are never the owner, so what others could read and execute is what they may, and
+// what only its owner could read stays closed to them. Nobody may write, and
+// set-id and sticky bits are gone.
+func modeOf(mode int64) fs.FileMode {
+	others := fs.FileMode(mode & 0o005)
+	out := 0o600 | others<<3 | others
+	if mode&0o111 != 0 {
+		out |= 0o100
+	}
+	return out
+}
 
 // Tree writes an image into a directory and knows what it has written. It is not
 // safe for concurrent use.
@@ -32,6 +46,7 @@ type Tree struct {
 	layer  int
 
 	bytes, entries, stream int64
+	text                   int // of names and link targets in the account
 	buffer                 []byte
 }
 
@@ -106,14 +121,14 @@ func (t *Tree) member(h *tar.Header, content io.Reader, whiteouts bool) error {
 func (t *Tree) write(name string, h *tar.Header, content io.Reader) error {
 	switch h.Typeflag {
 	case tar.TypeDir:
-		_, err := t.directory(name)
-		return err
-	case tar.TypeReg, tar.TypeGNUSparse:
-		mode := fileMode
-		if h.Mode&0o111 != 0 {
-			mode = programMode
+		n, err := t.directory(name)
+		if err != nil {
+			return err
 		}
-		return t.file(name, mode, h.ModTime, h.Size, content)
+		n.mode = modeOf(h.Mode) | 0o100
+		return t.root.Chmod(name, n.mode)
+	case tar.TypeReg, tar.TypeGNUSparse:
+		return t.file(name, modeOf(h.Mode), h.ModTime, h.Size, content)
 	case tar.TypeSymlink:
 		return t.symlink(name, h.Linkname)
 	case tar.TypeLink:
@@ -148,7 +163,9 @@ func (t *Tree) place(name string) (parent *node, base string, err error) {
 	if parent, err = t.parentOf(name); err != nil {
 		return nil, "", err
 	}
-	base = path.Base(name)
+	if base, err = t.keep(name, path.Base(name)); err != nil {
+		return nil, "", err
+	}
 	if parent == nil {
 		parent, err = t.directory(path.Dir(name))
 		return parent, base, err
@@ -157,6 +174,19 @@ func (t *Tree) place(name string) (parent *node, base string, err error) {
 		err = t.remove(name, parent, base)
 	}
 	return parent, base, err
+}
+
+// maxText bounds what the account holds of names and link targets. Half a million
+// files of an installation have some 20 MiB.
+const maxText = 128 << 20
+
+// keep copies a text of the archive for the account. The archive's own may be a
+// part of a header of a mebibyte, which would stay in memory as long.
+func (t *Tree) keep(name, text string) (string, error) {
+	if t.text += len(text); t.text > maxText {
+		return "", refuse(name, "names and links are longer than %d bytes together", maxText)
+	}
+	return strings.Clone(text), nil
 }
 
 func (t *Tree) remove(full string, parent *node, base string) error {
@@ -206,7 +236,7 @@ func (t *Tree) file(name string, mode fs.FileMode, modified time.Time, size int6
 	}
 	n, err := io.CopyBuffer(struct{ io.Writer }{f}, fallible{content}, t.buffer)
 	t.bytes += n
-	parent.children[base] = &node{kind: File, layer: t.layer, bytes: n}
+	parent.children[base] = &node{kind: File, layer: t.layer, mode: mode, bytes: n}
 	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
 		return err
 	}
@@ -222,6 +252,10 @@ func seconds(at time.Time) time.Time { return time.Unix(min(max(at.Unix(), 0), 1
 func (t *Tree) symlink(name, target string) error {
 	if err := t.limits.checkTarget(name, target); err != nil {
 		return refuse(name, "%w", err)
+	}
+	target, err := t.keep(name, target)
+	if err != nil {
+		return err
 	}
 	parent, base, err := t.place(name)
 	if err != nil {
@@ -251,8 +285,13 @@ func (t *Tree) link(name, target string) error {
 	if err != nil {
 		return err
 	}
-	parent.children[base] = &node{kind: File, layer: t.layer, bytes: n.bytes}
-	return t.root.Link(from, name)
+	parent.children[base] = &node{kind: File, layer: t.layer, mode: n.mode, bytes: n.bytes}
+	if err := t.root.Link(from, name); filesystem.TooManyLinks(err) {
+		return refuse(name, "hard link to %q, which has as many as it can have", shorten(from))
+	} else if err != nil {
+		return err
+	}
+	return nil
 }
 
 func (t *Tree) linked(name, from string) (*node, error) {

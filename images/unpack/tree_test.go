@@ -150,11 +150,11 @@ drwxr-xr-x a
 drwxr-xr-x a/b
 -rw-r--r-- a/b/c = deep
 Lrwxrwxrwx a/link -> usr/bin
--rwxr-xr-x a/same = x
+-rwx--x--x a/same = x
 Lrwxrwxrwx a/up -> ../su
 Lrwxrwxrwx abs -> /etc/x
 Lrwxrwxrwx bin -> usr/bin
--rwxr-xr-x su = x
+-rwx--x--x su = x
 -rw-r--r-- su2 = new
 drwxr-xr-x tmp
 -rw-r--r-- weird` + "\n\xff = \n"
@@ -166,6 +166,36 @@ drwxr-xr-x tmp
 	}
 }
 
+// TestTree_ClosesWhatOthersCouldNotRead: programs are others, and own nothing.
+func TestTree_ClosesWhatOthersCouldNotRead(t *testing.T) {
+	for mode, want := range map[int64][2]string{ // of a file, of a directory
+		0o777:  {"-rwxr-xr-x", "drwxr-xr-x"},
+		0o666:  {"-rw-r--r--", "drwxr--r--"},
+		0o1777: {"-rwxr-xr-x", "drwxr-xr-x"},
+		0o640:  {"-rw-------", "drwx------"},
+		0o4750: {"-rwx------", "drwx------"},
+		0o751:  {"-rwx--x--x", "drwx--x--x"},
+		0o070:  {"-rwx------", "drwx------"},
+		0:      {"-rw-------", "drwx------"},
+	} {
+		tree, path := newTree(t, small())
+		set := func(h *tar.Header) { h.Mode, h.Uid, h.Gid = mode, 1_000_001, 1_000_001 }
+		apply(t, tree, false, file("f", "").with(set), dir("d"), dir("d").with(set), file("d/f", ""))
+		lines := strings.Split(show(t, path), "\n")
+		if !strings.HasPrefix(lines[0], want[1]+" d") || !strings.HasPrefix(lines[2], want[0]+" f") {
+			t.Errorf("%o: got %q", mode, lines)
+		}
+		for name, expected := range map[string]Entry{
+			"f":   {File, 0, want[0][7] == 'r', want[0][9] == 'x'},
+			"d/f": {File, 0, want[1][9] == 'x', false},
+		} {
+			if _, got, err := tree.Resolve(name); err != nil || got != expected {
+				t.Errorf("%o: %s: got %+v, %v", mode, name, got, err)
+			}
+		}
+	}
+}
+
 func TestTree_AppliesLayers(t *testing.T) {
 	tree, path := newTree(t, small())
 	apply(t, tree, true, file("gone", ""), file("dir/one", ""), file("dir/two", "2"), file("opaque/old", ""), file("opaque/sub/old", ""),
@@ -174,7 +204,7 @@ func TestTree_AppliesLayers(t *testing.T) {
 		file(".wh.gone", ""), file("dir/.wh.one", ""), file("nowhere/.wh.x", ""), file(".wh..wh.plnk", ""),
 		// An opaque mark is about lower layers, wherever it stands in its own.
 		file("opaque/sub/new", "n"), file("opaque/.wh..wh..opq", ""), file("opaque/kept", ""),
-		file("link/now-a-dir", "").with(func(h *tar.Header) { h.Typeflag, h.Name = tar.TypeDir, "link" }),
+		file("link/now-a-dir", "").with(func(h *tar.Header) { h.Typeflag, h.Name, h.Mode = tar.TypeDir, "link", 0o755 }),
 		dir("file"), file("swap", "s"), hardlink("second", "first"), file("first", "changed"),
 	)
 	want := `drwxr-xr-x dir
@@ -346,6 +376,7 @@ func TestMeasure_KnowsEveryDifference(t *testing.T) {
 		"content": {dir("d"), file("a", "2"), symlink("l", "a")},
 		"name":    {dir("e"), file("a", "1"), symlink("l", "a")},
 		"target":  {dir("d"), file("a", "1"), symlink("l", "b")},
+		"dir":     {dir("d").with(func(h *tar.Header) { h.Mode = 0o700 }), file("a", "1"), symlink("l", "a")},
 		"mode":    {dir("d"), file("a", "1").with(func(h *tar.Header) { h.Mode = 0o755 }), symlink("l", "a")},
 		"time":    {dir("d"), file("a", "1").with(func(h *tar.Header) { h.ModTime = time.Unix(9, 0) }), symlink("l", "a")},
 		"kind":    {dir("d"), file("a", "1"), file("l", "a")},

@@ -44,8 +44,14 @@ func (t *Tree) whiteout(name string) error {
 	return t.removeOlder(path.Join(dir, hidden), parent, hidden)
 }
 
-// prune removes what layers below have written under dir.
+// prune removes what layers below have written under dir. Once is enough for a
+// layer: what it adds later is its own, and a mark for each of its files would
+// otherwise cost the square of their number.
 func (t *Tree) prune(dir string, n *node) error {
+	if n.pruned == t.layer {
+		return nil
+	}
+	n.pruned = t.layer
 	for name, child := range n.children {
 		full := path.Join(dir, name)
 		if child.kind == Dir {

@@ -1,7 +1,6 @@
 package native_test
 
 import (
-	"errors"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -40,8 +39,11 @@ func baseArchive(t *testing.T) string {
 		args = append(args, sources)
 	}
 	out, err := exec.CommandContext(t.Context(), mmdebstrap, args...).CombinedOutput()
-	if err = errors.Join(err, os.Rename(next, path)); err != nil {
+	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := os.Rename(next, path); err != nil { // what failed halfway is not kept
+		t.Fatal(err)
 	}
 	return path
 }
@@ -82,6 +84,12 @@ assert os.path.exists("/usr/share/doc/base-files") and os.path.exists("/bin/dash
 assert open("/etc/passwd").read().startswith("root:x:0:0::/nonexistent")
 assert sys.executable == "/usr/bin/python3.11", sys.executable
 assert sorted(os.listdir("/tmp")) == [], os.listdir("/tmp")
+try:
+    os.listdir("/var/lib/apt/lists/partial")  # which is another user's in the archive
+except PermissionError:
+    pass
+else:
+    raise AssertionError("a private directory is open")
 for path in ("/usr/bin/python3", "/etc/passwd", "/etc/new", "/new", "/usr/new"):
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT))

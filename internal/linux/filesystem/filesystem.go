@@ -24,3 +24,7 @@ func Sync(dir string) error {
 
 // Full tells whether err is the disk's or the quota's end.
 func Full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
+// TooManyLinks tells whether err says that a file has as many names as its file
+// system allows (65,000 on ext4).
+func TooManyLinks(err error) bool { return errors.Is(err, unix.EMLINK) }

@@ -20,8 +20,11 @@ func TestSync_WritesOut(t *testing.T) {
 	}
 }
 
-func TestFull(t *testing.T) {
+func TestBounds(t *testing.T) {
 	if !Full(fmt.Errorf("write: %w", unix.ENOSPC)) || Full(unix.EIO) || Full(nil) {
 		t.Error("only the disk's end is its end")
+	}
+	if !TooManyLinks(fmt.Errorf("link: %w", unix.EMLINK)) || TooManyLinks(unix.ELOOP) || TooManyLinks(nil) {
+		t.Error("only a file's names are too many links")
 	}
 }
