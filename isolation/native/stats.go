@@ -14,7 +14,9 @@ func (e *Engine) Stats() isolation.Stats {
 		s.Taken += f.pool.taken
 		s.Dry += f.pool.dry
 		if sample == nil && len(f.pool.ready) > 0 {
-			sample = f.pool.ready[0]
+			// The newest: the oldest may be the last of a zygote that was replaced, and
+			// share its memory with nobody.
+			sample = f.pool.ready[len(f.pool.ready)-1]
 		}
 		f.pool.mu.Unlock()
 	}
