@@ -203,6 +203,7 @@ func TestKill_Zygote(t *testing.T) {
 	c := startClients(t, p)
 	const kills = 4
 	var left []traces
+	late := 0
 	for range kills {
 		c.waitRight(40)
 		left = append(left, d.traces(t))
@@ -211,14 +212,21 @@ func TestKill_Zygote(t *testing.T) {
 		killed := time.Now()
 		c.waitRight(20)
 		took, ok := c.firstAfter(killed)
-		if t.Logf("served again %s after the zygote's end", took); !ok || took > backAfter {
-			t.Errorf("served again %s after the zygote's end", took)
+		t.Logf("served again %s after the zygote's end", took)
+		if !ok {
+			t.Error("nobody was served again")
+		}
+		if took > backAfter {
+			late++
 		}
 		if now := d.zygote(t); now == zygote {
 			t.Error("the zygote is the old one")
 		}
 	}
 	c.stop()
+	if late > 1 { // one may have met other work on the machine
+		t.Errorf("%d of %d times it took longer than %s", late, kills, backAfter)
+	}
 	c.fewErrors(kills * clientCount)
 	for _, old := range left { // while the daemon lives: it cleans up by itself
 		eventually(t, "processes of an old zygote", func() []string { return stillAlive(old.processes) })
