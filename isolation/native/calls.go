@@ -6,11 +6,12 @@ package native
 // entry where it ended: one with a negative number, or one whose call failed, with
 // the result in it.
 //
-// What comes after is 3 where a call that returns 0 may fail. Else it matters to a call that
-// returns twice. The new process goes on. Its caller sleeps for ever where that is
-// 1; else it notes the result and goes on at the entry with that address. The sleeper uses nothing but registers and
-// this page: its memory and its stack are the new process's from then on. So
-// what comes after is read before the call.
+// What comes after is 3 where a call that returns 0 may fail. Else it matters to
+// a call that returns twice. The new process goes on. Its caller sleeps for ever
+// where that is 1; else it notes the result and goes on at the entry with that
+// address. The sleeper uses nothing but registers and this page: its memory and
+// its stack are the new process's from then on. So what comes after is read
+// before the call.
 //
 // An architecture without an entry makes the calls from Python, and has its
 // sleeper by CLONE_VFORK: the same, but slower, and counted in the load average.

@@ -11,6 +11,6 @@
 // never run a program in a sandbox that lacks a layer the plan requires, and
 // never hand one sandbox, group or id to two live runs.
 //
-// Lock order: family.mu, then zygote.mu; the others are held alone. Proven by the conformance suite in
-// isolation/enginetest and TestEngine_LeavesNothing.
+// Lock order: family.mu, then zygote.mu; the others are held alone. Proven by the
+// conformance suite in isolation/enginetest and TestEngine_LeavesNothing.
 package native

@@ -173,8 +173,8 @@ func (e *Engine) confine() isolation.Confine {
 }
 
 // make makes a new sandbox, without asking whether what it needs was proven:
-// Probe itself uses it. l are limits of that
-// shape.
+// Probe itself uses it. l are limits of that shape; ahead: it is to wait for its
+// run.
 func (e *Engine) make(ctx context.Context, f *family, l sandbox.Limits, want shape, ahead bool) (_ *liveSandbox, err error) {
 	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()

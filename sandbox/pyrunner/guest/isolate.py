@@ -45,8 +45,8 @@ class Profile:
     def fork(self, sandboxes):
         """Forks sandboxes, not more than MOST: each its users.Users, the calls that
         enter its network, whether it is made ahead of need, and its descriptors:
-        its own, then those of cgroup files, none below LOWEST. Leaves the caller in the last of
-        the networks.
+        its own, then those of cgroup files, none below LOWEST. Leaves the caller in
+        the last of the networks.
 
         Returns their first processes' ids and pidfds, and what stopped it: an
         error or None. None instead of all that in a child: one that came back

@@ -84,8 +84,26 @@ class _Zygote:
             self.learn(order)
             return
         self.networks.release(order["released"])
-        profile, wanted, each = self.profiles[order["profile"]], order["sandboxes"], len(fds) // len(order["sandboxes"])
-        sandboxes, numbers, made, failure, step = [], [], [], None, "network"
+        profile = self.profiles[order["profile"]]
+        sandboxes, numbers, failure = self.provide(order["sandboxes"], fds)
+        made = []
+        if sandboxes:
+            forked = profile.fork(sandboxes)
+            if forked is None:
+                self.become_sandbox(profile)
+            made, stopped = forked
+            failure = failure or stopped
+        self.networks.leave()
+        pidfds = [pidfd for _, pidfd in made]
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", pidfds))] if made else []
+        self.control.sendmsg([_answers(order["sandboxes"], made, numbers, failure)], rights)
+        for fd in fds + pidfds:
+            os.close(fd)
+
+    def provide(self, wanted, fds):
+        """What each sandbox needs, until there is a failure: what Profile.fork takes,
+        the numbers of their networks, and the failure or None."""
+        sandboxes, numbers, each = [], [], len(fds) // len(wanted)
         try:
             for at, one in enumerate(wanted):
                 step = "network"
@@ -94,24 +112,8 @@ class _Zygote:
                 step = "id maps"
                 sandboxes.append((self.users_of(one), calls, one["ahead"], fds[at * each:(at + 1) * each]))
         except OSError as error:
-            failure = kernel.StepError(step, 0, error.errno or 0, str(error))
-        if sandboxes:
-            forked = profile.fork(sandboxes)
-            if forked is None:
-                self.become_sandbox(profile)
-            made, stopped = forked
-            failure = failure or stopped
-        self.networks.leave()
-        answer = [b'{"id":%d,"pid":%d,"network":%d}' % (one["id"], pid, number)
-                  for one, (pid, _), number in zip(wanted, made, numbers)]
-        numbers.extend([-1] * (len(wanted) - len(numbers)))
-        for one, number in list(zip(wanted, numbers))[len(made):]:
-            answer.append(json.dumps({"id": one["id"], "network": number, "error": failure.fields}).encode("ascii"))
-        fds.extend(pidfd for _, pidfd in made)
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds[len(fds) - len(made):]))] if made else []
-        self.control.sendmsg([b"[" + b",".join(answer) + b"]"], rights)
-        for fd in fds:
-            os.close(fd)
+            return sandboxes, numbers, kernel.StepError(step, 0, error.errno or 0, str(error))
+        return sandboxes, numbers, None
 
     def learn(self, order):
         if self.writes is None:
@@ -138,6 +140,17 @@ class _Zygote:
             profile.serve()
         finally:
             os._exit(70)
+
+
+def _answers(wanted, made, numbers, failure):
+    """made: of the first ones of wanted; numbers: of the networks of some more."""
+    answers = [b'{"id":%d,"pid":%d,"network":%d}' % (one["id"], pid, number)
+               for one, (pid, _), number in zip(wanted, made, numbers)]
+    numbers += [-1] * (len(wanted) - len(numbers))
+    for one, number in list(zip(wanted, numbers))[len(made):]:
+        fields = {"id": one["id"], "network": number, "error": failure.fields}
+        answers.append(json.dumps(fields).encode("ascii"))
+    return b"[" + b",".join(answers) + b"]"
 
 
 def _fill():
