@@ -101,6 +101,9 @@ func (g *Group) closeFiles() error {
 	return errors.Join(errs...)
 }
 
+// Close lets go of a group that somebody else removes (Manager.Sweep).
+func (g *Group) Close() error { return g.closeFiles() }
+
 // Name is the name given to Create.
 func (g *Group) Name() string { return g.name }
 

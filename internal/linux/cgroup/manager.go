@@ -32,7 +32,8 @@ type Config struct {
 
 // Manager makes groups below one parent.
 type Manager struct {
-	tree tree
+	tree   tree
+	parent string
 }
 
 // tree is what differs between cgroup versions.
@@ -66,9 +67,9 @@ func New(cfg Config) (*Manager, error) {
 		return nil, err
 	}
 	if unified {
-		return &Manager{tree: v2{root: cfg.Root, parent: cfg.Parent}}, nil
+		return &Manager{tree: v2{root: cfg.Root, parent: cfg.Parent}, parent: cfg.Parent}, nil
 	}
-	return &Manager{tree: v1{root: cfg.Root, parent: cfg.Parent}}, nil
+	return &Manager{tree: v1{root: cfg.Root, parent: cfg.Parent}, parent: cfg.Parent}, nil
 }
 
 // isUnified tells v2 from v1 and hybrid, where controllers are on v1. The library
@@ -96,6 +97,24 @@ func (m *Manager) Version() int {
 		return 2
 	}
 	return 1
+}
+
+// Path is that of a group below the root of each hierarchy, for runtimes that join
+// it by name.
+func (m *Manager) Path(name string) string { return filepath.Join(m.parent, name) }
+
+// Hybrid is where the unified tree is mounted beside controllers on v1, empty
+// where it is not.
+func (m *Manager) Hybrid() string {
+	tree, legacy := m.tree.(v1)
+	if !legacy {
+		return ""
+	}
+	dir := filepath.Join(tree.root, "unified")
+	if !exists(filepath.Join(dir, "cgroup.controllers")) {
+		return ""
+	}
+	return dir
 }
 
 var groupName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)

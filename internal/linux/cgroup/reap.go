@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 )
 
 // Reap kills and removes every group below the parent, in every hierarchy. It is
@@ -21,8 +20,8 @@ func (m *Manager) Reap(ctx context.Context) error {
 		return fmt.Errorf("reap cgroups: %w", err)
 	}
 	var errs []error
-	// The pids hierarchy sorts last and comes first: killing there stops forks.
-	for _, parent := range slices.Backward(parents) {
+	// Killing in the pids hierarchy stops forks, so it comes first.
+	for _, parent := range pidsFirst(parents) {
 		groups, err := below(parent)
 		errs = append(errs, err)
 		for _, dir := range groups {
@@ -31,6 +30,41 @@ func (m *Manager) Reap(ctx context.Context) error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("reap cgroups: %w", err)
+	}
+	return nil
+}
+
+func pidsFirst(parents []string) []string {
+	var first, others []string
+	for _, dir := range parents {
+		if exists(filepath.Join(dir, "pids.current")) {
+			first = append(first, dir)
+		} else {
+			others = append(others, dir)
+		}
+	}
+	return append(first, others...)
+}
+
+// Sweep kills and removes what is left of a group in any hierarchy, those that
+// this package makes none in included: an OCI runtime joins every one that is
+// mounted.
+func (m *Manager) Sweep(ctx context.Context, name string) error {
+	if !groupName.MatchString(name) {
+		return fmt.Errorf("sweep cgroup: bad name %q", name)
+	}
+	parents, err := m.tree.parents()
+	if err != nil {
+		return fmt.Errorf("sweep cgroup %s: %w", name, err)
+	}
+	var errs []error
+	for _, parent := range pidsFirst(parents) {
+		if dir := filepath.Join(parent, name); exists(dir) {
+			errs = append(errs, reapDir(ctx, dir))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("sweep cgroup %s: %w", name, err)
 	}
 	return nil
 }

@@ -75,6 +75,16 @@ func (g *Group) oomKills() (int64, error) {
 	return parseKey(data, "oom_kill")
 }
 
+// StartAccount has what the group used so far count no longer, its memory peak
+// included where the kernel can forget one: what is made ahead of a run is not the
+// run's. Unlike Reset it may be called while processes are in the group.
+func (g *Group) StartAccount() error {
+	if err := g.Reset(); !errors.Is(err, ErrFixedPeak) {
+		return err
+	}
+	return g.rebase()
+}
+
 // Reset starts the counters anew for another run. It fails with [ErrFixedPeak]
 // where only a fresh group has a fresh peak.
 //
@@ -86,6 +96,10 @@ func (g *Group) Reset() error {
 	if _, err := g.peak.WriteAt([]byte("0"), 0); err != nil {
 		return fmt.Errorf("reset memory peak of cgroup %s: %w", g.name, err)
 	}
+	return g.rebase()
+}
+
+func (g *Group) rebase() error {
 	cpu, err := g.files.readCPU(g)
 	if err != nil {
 		return fmt.Errorf("reset cgroup %s: %w", g.name, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/cgroups/v3/cgroup1"
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 )
 
 // v1 is a tree with one mount for each controller. Co-mounted controllers share
@@ -62,12 +63,18 @@ func (v v1) dirs(name string, l Limits) ([]string, error) {
 	return slices.Compact(dirs), nil
 }
 
+// parents takes in the hierarchies that groups here do not use: an OCI runtime
+// makes its group in every one that is mounted.
 func (v v1) parents() ([]string, error) {
+	mounts, err := os.ReadDir(v.root)
+	if err != nil {
+		return nil, err
+	}
 	var dirs []string
-	for _, controller := range []string{"memory", "pids", "cpuacct", "cpu"} {
-		mount, err := v.mount(controller)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+	for _, entry := range mounts {
+		mount, err := v.mount(entry.Name())
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+			continue // no hierarchy
 		}
 		if err != nil {
 			return nil, err

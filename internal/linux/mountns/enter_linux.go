@@ -35,7 +35,13 @@ type Symlink struct {
 // Root describes a root file system: a small tmpfs that holds only what is
 // listed, read-only in the end.
 type Root struct {
-	Dirs     []string  `json:"dirs"` // mount points and empty directories
+	// Bare leaves nosuid and nodev off the tmpfs itself, which holds nothing that
+	// they would stop: in a user namespace they are locked, and gVisor mounts the
+	// root anew without them.
+	Bare bool `json:"bare,omitempty"`
+
+	Dirs     []string  `json:"dirs"`             // mount points and empty directories
+	Sticky   []string  `json:"sticky,omitempty"` // those that everybody may write to, as /tmp
 	Binds    []Bind    `json:"binds"`
 	Files    []File    `json:"files"`
 	Symlinks []Symlink `json:"symlinks"`
@@ -101,12 +107,16 @@ func closeAll(fds []int) {
 	}
 }
 
+// rootOptions are those of a root's tmpfs, which holds directories, links and a
+// few small files.
+const rootOptions = "size=4m,nr_inodes=4096,mode=0755"
+
 // stageTmpfs mounts the tmpfs that becomes the root over a directory that every
 // host has. Only this mount namespace sees it.
 func stageTmpfs() (string, error) {
 	var errs []error
 	for _, dir := range []string{"/tmp", "/run", "/mnt", "/usr"} {
-		err := unix.Mount("rootfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=4m,nr_inodes=4096,mode=0755")
+		err := unix.Mount("rootfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, rootOptions)
 		if err == nil {
 			return dir, nil
 		}
@@ -118,6 +128,12 @@ func stageTmpfs() (string, error) {
 func (r Root) fill(stage string, trees []int) error {
 	for _, dir := range append([]string{"proc"}, r.Dirs...) {
 		if err := os.MkdirAll(filepath.Join(stage, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	for _, dir := range r.Sticky {
+		path := filepath.Join(stage, dir)
+		if err := errors.Join(os.MkdirAll(path, 0o755), os.Chmod(path, 0o777|os.ModeSticky)); err != nil {
 			return err
 		}
 	}
@@ -198,8 +214,13 @@ func pivot(stage string) error {
 	if err := os.Chdir("/"); err != nil {
 		return err
 	}
+	return closeRoot("/")
+}
+
+// closeRoot makes the mount at path read-only; those below it are what they are.
+func closeRoot(path string) error {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
-	if err := unix.MountSetattr(unix.AT_FDCWD, "/", 0, &attr); err != nil {
+	if err := unix.MountSetattr(unix.AT_FDCWD, path, 0, &attr); err != nil {
 		return fmt.Errorf("make the root read-only: %w", err)
 	}
 	return nil

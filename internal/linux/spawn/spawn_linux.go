@@ -21,8 +21,10 @@ type Spec struct {
 	Dir  string
 
 	// Files become descriptors 3, 4, … of the process. Standard input, output
-	// and error are /dev/null, except that Stderr may be given for diagnostics.
+	// and error are /dev/null unless given.
 	Files  []*os.File
+	Stdin  *os.File
+	Stdout *os.File
 	Stderr *os.File
 
 	// UID and GID are what the process becomes, without supplementary groups;
@@ -51,9 +53,7 @@ func Start(s Spec) (*Process, error) {
 	if s.Env == nil {
 		cmd.Env = []string{} // nil would mean the daemon's own
 	}
-	if s.Stderr != nil {
-		cmd.Stderr = s.Stderr
-	}
+	s.connect(cmd)
 	attr := &syscall.SysProcAttr{Setsid: true}
 	if !s.Keep {
 		attr.Credential = &syscall.Credential{Uid: s.UID, Gid: s.GID}
@@ -82,6 +82,20 @@ func Start(s Spec) (*Process, error) {
 	return p, nil
 }
 
+// connect gives the standard streams. A nil *os.File in an interface would not be
+// nil.
+func (s Spec) connect(cmd *exec.Cmd) {
+	if s.Stdin != nil {
+		cmd.Stdin = s.Stdin
+	}
+	if s.Stdout != nil {
+		cmd.Stdout = s.Stdout
+	}
+	if s.Stderr != nil {
+		cmd.Stderr = s.Stderr
+	}
+}
+
 // PID is the process id in the daemon's namespace.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
@@ -100,6 +114,16 @@ func (p *Process) GiveWay(nice int) error {
 // Kill sends SIGKILL. The first process of a pid namespace takes the whole
 // namespace with it (pid_namespaces(7)).
 func (p *Process) Kill() { _ = p.cmd.Process.Kill() }
+
+// KillGroup sends SIGKILL to the process and to what it has started that has not
+// begun a session of its own.
+func (p *Process) KillGroup() {
+	select {
+	case <-p.done: // its number may be another's
+	default:
+		_ = unix.Kill(-p.PID(), unix.SIGKILL)
+	}
+}
 
 // Done is closed when the process has ended and was reaped.
 func (p *Process) Done() <-chan struct{} { return p.done }

@@ -84,3 +84,39 @@ func TestStart_MapsIDs(t *testing.T) {
 		t.Errorf("id, pid and map: %q", got)
 	}
 }
+
+// TestStart_ConnectsStreams, and ends what a shell has started with the shell.
+func TestStart_ConnectsStreams(t *testing.T) {
+	inRead, inWrite, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outRead, outWrite, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer outRead.Close()
+	p, err := spawn.Start(spawn.Spec{
+		Path: "/bin/sh", Args: []string{"sh", "-c", "read line; echo \"got $line\"; sleep 60 & wait"}, Dir: "/", Keep: true,
+		Stdin: inRead, Stdout: outWrite,
+	})
+	if err = firstError(err, inRead.Close(), outWrite.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := inWrite.WriteString("word\n"); err != nil {
+		t.Fatal(err)
+	}
+	line := make([]byte, len("got word\n"))
+	if _, err := io.ReadFull(outRead, line); err != nil || string(line) != "got word\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+	p.KillGroup()
+	if rest, err := io.ReadAll(outRead); err != nil || len(rest) > 0 { // ends when nobody holds the pipe
+		t.Errorf("%q, %v", rest, err)
+	}
+	if p.Err() == nil {
+		t.Error("it ended well")
+	}
+	p.KillGroup()
+	_ = inWrite.Close()
+}
