@@ -14,6 +14,10 @@ type Confinement struct {
 	SitePackages     []string       `json:"site_packages"` // added to sys.path
 	ThreadStackBytes int64          `json:"thread_stack_bytes"`
 	Kill             KillScope      `json:"kill"`
+	// Capabilities are the numbers of those that the supervisor keeps. It drops all
+	// others, and its bounding set, before it forks the program; nil leaves it what
+	// it has.
+	Capabilities []int `json:"capabilities"`
 }
 
 // KillScope says what the supervisor may kill at the end.

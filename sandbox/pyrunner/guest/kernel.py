@@ -249,7 +249,7 @@ def present_action_call(signal):
 def close_from_call(first):
     """Closes every descriptor from first on: what is not listed is not leaked,
     whoever opened it."""
-    return call("close_range", first, 0xFFFFFFFF, 0)
+    return call("close_range", first, 0x7FFFFFFF, 0)  # a signed number in gVisor
 
 
 class _CloneArgs(ctypes.Structure):

@@ -6,6 +6,7 @@ ids to give, not dumpable, and the only holder of the stream to the daemon. The
 program reaches it through four pipes whose content is never interpreted here,
 but for the word `loaded`, on which the tests are handed over."""
 
+import errno
 import fcntl
 import json
 import os
@@ -136,6 +137,15 @@ def _pipe():
     return read, write
 
 
+def _let_open(fd):
+    """Has /dev/stdout be opened by the program, and nothing read back from it.
+    The pipes of gVisor have no modes to change."""
+    try:
+        os.fchmod(fd, 0o622)
+    except PermissionError:
+        pass
+
+
 def _stdin():
     """Standard input as a file in memory, empty until the plan comes: reading
     it never blocks, and nothing has to be fed to a program that does not
@@ -180,7 +190,7 @@ class _Program:
         out, err, report, status, tests = _pipe(), _pipe(), _pipe(), _pipe(), _pipe()
         self.stdin = _stdin()
         for fd in (out[1], err[1]):
-            os.fchmod(fd, 0o622)  # /dev/stdout can be opened, and nothing read back from it
+            _let_open(fd)
         self.pid = os.fork()
         if self.pid == 0:
             try:
@@ -261,23 +271,42 @@ def _children():
         return []
 
 
+def _end_notice(pid):
+    """A descriptor that becomes readable when the program has ended, and how to wait
+    for it then: its own, or, on kernels without those (gVisor), one that tells of
+    the end of any child."""
+    try:
+        return os.pidfd_open(pid), 0
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+    read, write = _pipe()
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.raise_signal(signal.SIGCHLD)  # for an end before this
+    return read, os.WNOHANG
+
+
 def _relay_until_exit(relay, pid, config):
-    """Runs until the program is dead. Returns its pidfd's verdict-free facts:
-    the wait status and resource usage."""
+    """Runs until the program is dead. Returns the facts, free of any verdict: its
+    wait status and resource usage."""
     stream = relay.fd
-    pidfd = os.pidfd_open(pid)
+    end, waiting = _end_notice(pid)
     poll = select.poll()
     for fd in relay.readers:
         poll.register(fd, select.POLLIN)
     poll.register(stream, select.POLLIN)
-    poll.register(pidfd, select.POLLIN)
+    poll.register(end, select.POLLIN)
     handing_over = False
     while True:
         for fd, _ in poll.poll():
-            if fd == pidfd:
-                _, status, usage = os.wait4(pid, 0)
-                return status, usage
-            if fd == stream:
+            if fd == end:
+                ended, status, usage = os.wait4(pid, waiting)
+                if ended:
+                    return status, usage
+                os.read(end, _READ)  # another child of ours
+            elif fd == stream:
                 _take_order(stream, pid, config)
             elif fd == relay.tests_fd:
                 if relay.push_tests():
@@ -371,11 +400,25 @@ def serve(stream, confinement):
     os._exit(0)
 
 
+def _keep_capabilities(keep):
+    ambient, *others = kernel.keep_capabilities_calls(keep)
+    try:
+        kernel.do(ambient)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # gVisor has no ambient set
+            raise
+    for ready in others:
+        kernel.do(ready)
+
+
 def main(stream, config):
     """Entry of engines whose interpreter is this one sandbox's alone."""
     kernel.use_numbers(config["numbers"])
     if config["kill"] != "namespace":
         with kernel.step("subreaper"):
             kernel.do(kernel.prctl_call(kernel.PR_SET_CHILD_SUBREAPER, 1))
+    if config["capabilities"] is not None:
+        with kernel.step("capabilities"):
+            _keep_capabilities(config["capabilities"])
     sys.path.extend(config["site_packages"])
     serve(stream, confine.Confinement(config))
