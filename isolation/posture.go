@@ -32,6 +32,7 @@ type Posture struct {
 	Cwd         string              `json:"cwd"`
 	Environment map[string]string   `json:"environment"`
 	Dumpable    int                 `json:"dumpable"`
+	NoNewPrivs  int                 `json:"no_new_privs"`
 	Mounts      []PostureMount      `json:"mounts"`
 	Descriptors map[string]string   `json:"descriptors"`
 	Writable    []string            `json:"writable"`
@@ -125,7 +126,7 @@ func (p Posture) Layers(own map[string]string) []sandbox.LayerReport {
 			sandbox.LayerRlimits, p.Rlimits["RLIMIT_CORE"] == [2]int64{0, 0} && p.Rlimits["RLIMIT_NOFILE"][1] > 0 && p.Rlimits["RLIMIT_CPU"][1] > 0,
 			fmt.Sprintf("core %v, cpu %v", p.Rlimits["RLIMIT_CORE"], p.Rlimits["RLIMIT_CPU"]),
 		},
-		{sandbox.LayerNoNewPrivs, p.Status["NoNewPrivs"] == "1", "NoNewPrivs " + p.Status["NoNewPrivs"]},
+		{sandbox.LayerNoNewPrivs, p.NoNewPrivs == 1, "no_new_privs " + strconv.Itoa(p.NoNewPrivs)},
 		{sandbox.LayerNotDumpable, p.Dumpable == 0, "dumpable " + strconv.Itoa(p.Dumpable)},
 		{sandbox.LayerSeccomp, p.Status["Seccomp"] == "2" && p.Attempts["chroot"] == "Operation not permitted", "mode " + p.Status["Seccomp"]},
 		{sandbox.LayerNoCaps, p.noCapabilities(), "effective " + p.Status["CapEff"] + ", bounding " + p.Status["CapBnd"]},
@@ -176,12 +177,12 @@ func (p Posture) cleanEnv() bool {
 }
 
 func (p Posture) noCapabilities() bool {
-	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
+	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd"} {
 		if strings.Trim(p.Status[set], "0") != "" || p.Status[set] == "" {
 			return false
 		}
 	}
-	return true
+	return strings.Trim(p.Status["CapAmb"], "0") == "" // gVisor has none
 }
 
 func (p Posture) ownNamespace(own map[string]string, name string) bool {

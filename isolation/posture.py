@@ -56,6 +56,17 @@ def mounts():
     return out
 
 
+def namespaces():
+    """Some kernels (gVisor) have fewer kinds."""
+    out = {}
+    for name in ("user", "pid", "mnt", "net", "ipc", "uts", "cgroup"):
+        try:
+            out[name] = os.readlink("/proc/self/ns/" + name)
+        except FileNotFoundError:
+            pass
+    return out
+
+
 def descriptors():
     out = {}
     for fd in range(256):
@@ -85,7 +96,8 @@ names = {n: getattr(resource, n) for n in dir(resource) if n.startswith("RLIMIT_
 print(json.dumps({
     "status": {k: status.get(k, "") for k in (
         "Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp")},
-    "namespaces": {n: os.readlink("/proc/self/ns/" + n) for n in ("user", "pid", "mnt", "net", "ipc", "uts", "cgroup")},
+    "no_new_privs": libc.prctl(39, 0, 0, 0, 0),
+    "namespaces": namespaces(),
     "uid_map": read("/proc/self/uid_map").split(),
     "gid_map": read("/proc/self/gid_map").split(),
     "cgroup": sorted(line.split(":", 1)[1] for line in read("/proc/self/cgroup").splitlines()),

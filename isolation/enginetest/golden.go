@@ -5,6 +5,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -105,7 +106,7 @@ func postureText(p isolation.Posture) string {
 	}
 	line("writable: %s", strings.Join(p.Writable, " "))
 	if p.PID < 100 { // a pid namespace of its own
-		line("pid %d, parent %d, visible %v", p.PID, p.PPID, p.PIDs)
+		line("pid %s, parent %d, visible %s", pidText(p, p.PID), p.PPID, pidTexts(p))
 		line("ids: inside %s", strings.Join(p.UIDMap[:1], " "))
 		line("cgroup: %s", strings.Join(roots(p.Cgroup), " "))
 		line("root: %s", strings.Join(p.RootEntries, " "))
@@ -122,6 +123,23 @@ func postureText(p isolation.Posture) string {
 		}
 	}
 	return b.String()
+}
+
+// pidText: a container runtime's own threads come before the program, and are not
+// always as many.
+func pidText(p isolation.Posture, pid int) string {
+	if pid == p.PID && pid > 2 {
+		return "its own"
+	}
+	return strconv.Itoa(pid)
+}
+
+func pidTexts(p isolation.Posture) []string {
+	var out []string
+	for _, pid := range p.PIDs {
+		out = append(out, pidText(p, pid))
+	}
+	return out
 }
 
 // hostname: a host's own name is nobody's golden.

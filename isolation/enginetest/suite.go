@@ -20,6 +20,9 @@ type Options struct {
 	// Quick leaves the hostile corpus out, where another test runs it on the same
 	// engine and time is short.
 	Quick bool
+	// Unheld names programs of the suite that this engine is known not to hold, with
+	// the reason. They are run all the same: one that it holds is an error.
+	Unheld map[string]string
 }
 
 // Run holds the engine that open makes to the contract.
@@ -115,10 +118,23 @@ func (s suite) verdicts(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := runSpec(t, s.engine, c.spec)
+			if reason := s.opts.Unheld[c.name]; reason != "" {
+				s.notHeld(t, reason, r.Verdict != c.want)
+				return
+			}
 			if r.Verdict != c.want || r.PassedCount != c.passed || r.TotalCount != c.total {
 				t.Errorf("verdict %s %d/%d, want %s %d/%d\n%s", r.Verdict, r.PassedCount, r.TotalCount, c.want, c.passed, c.total, r.Summary)
 			}
 		})
+	}
+}
+
+// notHeld: a weakness that is known is named, and taken off the list when it ends.
+func (s suite) notHeld(t *testing.T, reason string, seen bool) {
+	t.Helper()
+	t.Logf("engine %s is known not to hold it: %s", s.engine.Name(), reason)
+	if !seen {
+		t.Error("it holds")
 	}
 }
 
