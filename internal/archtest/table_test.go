@@ -28,6 +28,8 @@ var trees = []tree{
 	{path: "images/store", allow: []string{"=sandbox", "images", "internal/linux", "internal/rollback"}},
 	{path: "isolation/enginetest", allow: []string{"sandbox", "=isolation", "images", "internal/linux", "internal/testenv"}},
 	{path: "isolation/fake", allow: []string{"sandbox", "=isolation"}},
+	{path: "isolation/pool", allow: []string{"=sandbox", "=isolation"}},
+	{path: "isolation/oci", allow: []string{"sandbox", "=isolation", "isolation/pool", "images", "internal/linux", "internal/rollback"}},
 	{path: "isolation/process", allow: []string{"sandbox", "=isolation", "images", "internal/linux", "internal/rollback"}},
 	{path: "isolation/native", allow: []string{"sandbox", "=isolation", "images", "internal/linux", "internal/rollback"}},
 

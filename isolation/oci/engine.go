@@ -1,0 +1,267 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
+	"github.com/sandboxd/sandboxd/internal/linux/landlock"
+	"github.com/sandboxd/sandboxd/internal/linux/mountns"
+	"github.com/sandboxd/sandboxd/isolation"
+	"github.com/sandboxd/sandboxd/isolation/pool"
+	"github.com/sandboxd/sandboxd/sandbox"
+	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
+)
+
+// Engine makes sandboxes by one runtime.
+type Engine struct {
+	cfg      Config
+	traits   traits
+	ids      *pool.IDs
+	pool     *pool.Pool[*liveSandbox]
+	landlock int
+
+	number atomic.Int64 // of containers, for their names
+	live   atomic.Int64 // sandboxes that were handed out and not destroyed yet
+
+	mu      sync.Mutex
+	apart   *mountns.Apart
+	runtime *found
+	support *isolation.Support
+	closed  bool
+
+	probing sync.Mutex
+}
+
+// New makes the engine; it starts nothing and touches nothing yet.
+func New(cfg Config) (*Engine, error) {
+	t, err := traitsOf(cfg.Runtime)
+	if err != nil {
+		return nil, fmt.Errorf("oci engine: %w", err)
+	}
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	e := &Engine{cfg: cfg, traits: t, ids: pool.NewIDs(0, cfg.Sandboxes)}
+	if !t.ownKernel {
+		if e.landlock, err = landlock.ABI(); err != nil {
+			return nil, fmt.Errorf("oci engine: ask for Landlock: %w", err)
+		}
+	}
+	e.pool, err = pool.New(pool.Config[*liveSandbox]{
+		Engine: cfg.Runtime, Log: cfg.Log, Most: cfg.Ready, Least: leastReady, ShrinkAfter: shrinkAfter,
+		Busy: e.busy,
+		Fill: func(ctx context.Context) (*liveSandbox, error) { return e.make(ctx, sandbox.DefaultLimits()) },
+	})
+	return e, err
+}
+
+// A container costs some hundred milliseconds of a processor and as many MiB as
+// an interpreter, so few wait, and those of a burst wait longer than they took.
+const (
+	leastReady  = 2
+	shrinkAfter = 30 * time.Second
+)
+
+// Name implements isolation.Engine.
+func (e *Engine) Name() string { return e.cfg.Runtime }
+
+// busy tells whether the processors have runs to serve.
+func (e *Engine) busy() bool { return e.live.Load() >= int64(runtime.NumCPU()) }
+
+// errClosed is the refusal of an engine that was closed.
+func (e *Engine) errClosed() error {
+	return sandbox.Errorf(sandbox.KindUnavailable, "create sandbox", "engine "+e.Name(), "it is closed")
+}
+
+// namespace is where runtimes are started; it is made with the first.
+func (e *Engine) namespace() (*mountns.Apart, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, e.errClosed()
+	}
+	if e.apart != nil {
+		return e.apart, nil
+	}
+	if err := e.makeDirs(); err != nil {
+		return nil, err
+	}
+	apart, err := mountns.NewApart()
+	if err != nil {
+		return nil, err
+	}
+	if err := e.furnish(apart); err != nil {
+		apart.Close()
+		return nil, err
+	}
+	e.apart = apart
+	return apart, nil
+}
+
+func (e *Engine) makeDirs() error {
+	d := e.dirs()
+	if err := os.MkdirAll(e.cfg.Dir, 0o711); err != nil { //nolint:gosec // container root passes through
+		return fmt.Errorf("make directory: %w", err)
+	}
+	for _, dir := range []string{d.state, d.bundles, d.rootfs} {
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("make directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// furnish makes the namespace what the runtime needs it to be.
+func (e *Engine) furnish(apart *mountns.Apart) error {
+	if e.cfg.Rootfs.Parts != nil {
+		parts := *e.cfg.Rootfs.Parts
+		parts.Bare = e.traits.ownKernel
+		if err := apart.Build(e.rootPath(), parts); err != nil {
+			return fmt.Errorf("put image together: %w", err)
+		}
+	}
+	if hybrid := e.cfg.Cgroups.Hybrid(); hybrid != "" && e.traits.unhybrid {
+		return apart.Unmount(hybrid)
+	}
+	return nil
+}
+
+// Create implements isolation.Engine.
+func (e *Engine) Create(ctx context.Context, p isolation.Plan) (isolation.Sandbox, error) {
+	support, err := e.Probe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !support.Usable {
+		return nil, sandbox.Errorf(sandbox.KindUnavailable, "create sandbox", "engine "+e.Name(), "%s", support.Reason)
+	}
+	if err := support.Refuse(p.Require); err != nil {
+		return nil, err
+	}
+	e.pool.Start()
+	s, err := e.take(ctx, p.Limits)
+	if err != nil {
+		return nil, err
+	}
+	s.layers = support.Layers
+	return s, nil
+}
+
+// take gives a sandbox the limits of one run: a ready one where its mounts and its
+// filter are as the run needs them, else a new one.
+func (e *Engine) take(ctx context.Context, l sandbox.Limits) (*liveSandbox, error) {
+	began := time.Now()
+	var s *liveSandbox
+	if shapeOf(l) == shapeOf(sandbox.DefaultLimits()) {
+		if ready, ok := e.pool.Take(); ok {
+			s = ready
+			s.making = isolation.Making{Ready: true}
+		}
+	}
+	pooled := time.Since(began)
+	if s == nil {
+		e.pool.Hurry()
+		var err error
+		if s, err = e.make(ctx, l); err != nil {
+			return nil, err
+		}
+	}
+	s.making.Pool = pooled
+	e.live.Add(1)
+	s.handedOut = true
+	if err := s.limit(l); err != nil {
+		s.Discard()
+		return nil, fmt.Errorf("limit sandbox: %w", err)
+	}
+	return s, nil
+}
+
+// shape is what of the limits is built into a container. The rest can be set
+// afterwards.
+type shape struct {
+	workspaceBytes, workspaceInodes int64
+	processes                       bool
+}
+
+func shapeOf(l sandbox.Limits) shape {
+	return shape{l.WorkspaceBytes, l.WorkspaceInodes, l.Processes > 0}
+}
+
+// making are the limits under which a container is made: those of the run, but
+// with room for the runtime, which works inside them.
+func making(l sandbox.Limits) sandbox.Limits {
+	d := sandbox.DefaultLimits()
+	l.MemoryBytes = max(l.MemoryBytes, d.MemoryBytes)
+	l.Threads = max(l.Threads, d.Threads)
+	return l
+}
+
+// tasks is the pids limit.
+func (e *Engine) tasks(l sandbox.Limits) int64 { return isolation.Tasks(l) + e.traits.leastTasks }
+
+func (e *Engine) groupLimits(l sandbox.Limits) cgroup.Limits {
+	return cgroup.Limits{MemoryBytes: l.MemoryBytes, Pids: e.tasks(l)}
+}
+
+func (e *Engine) confine() isolation.Confine {
+	return isolation.Confine{
+		Arch: e.cfg.Arch, Landlock: e.landlock,
+		ReadOnly:  []string{"/"},
+		ReadWrite: []string{isolation.Workspace, "/tmp", "/dev"},
+		Workspace: isolation.Workspace, SitePackages: append([]string{}, e.cfg.Rootfs.SitePackages...),
+		Sockets: true, OwnIDs: true, OwnUID: true, Kill: pyrunner.KillNamespace,
+	}
+}
+
+// confinement is what the supervisor applies to the program.
+func (e *Engine) confinement(l sandbox.Limits) (pyrunner.Confinement, error) {
+	c, err := e.confine().Confinement(l)
+	if err != nil {
+		return c, err
+	}
+	if c.Capabilities, err = isolation.CapabilityNumbers(isolation.Capabilities()); err != nil {
+		return c, err
+	}
+	c.Rlimits, err = e.rlimits(l)
+	return c, err
+}
+
+func (e *Engine) rlimits(l sandbox.Limits) ([]pyrunner.Rlimit, error) {
+	limits, err := e.confine().Rlimits(l)
+	if err == nil && e.traits.ownKernel {
+		limits = ownKernelRlimits(limits, l.Threads)
+	}
+	return limits, err
+}
+
+// Stats tells the engine's own figures.
+func (e *Engine) Stats() isolation.Stats {
+	p := e.pool.Stats()
+	s := isolation.Stats{Ready: p.Ready, Taken: p.Taken, Dry: p.Dry}
+	if cpu, err := e.cfg.Cgroups.CPU(); err == nil {
+		s.CPUSeconds = float64(cpu.TotalMicros) / 1e6
+	}
+	return s
+}
+
+// Close implements isolation.Engine.
+func (e *Engine) Close(context.Context) error {
+	e.pool.Close()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil
+	}
+	e.closed = true
+	if e.apart != nil {
+		e.apart.Close()
+	}
+	return errors.Join(e.cfg.Cgroups.Close())
+}
