@@ -19,12 +19,12 @@ LINTER        := build/tools/golangci-lint
 IS_ROOT       := $(filter 0,$(shell id -u))
 comma         := ,
 
-.PHONY: help build demo gen check-gen fmt lint test test-unit test-root test-e2e test-vm \
-	cases humaneval bench bench-go fuzz cover ci clean need-python need-root
+.PHONY: help build demo gen check-gen fmt lint test test-unit test-root test-engines test-e2e test-vm \
+	cases humaneval bench bench-go fuzz cover ci clean need-python need-root need-runtimes
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
-		while IFS=$$'\t' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
+		while IFS=$$'\t' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
 
 build: ## Build sandboxd and sandboxctl into build/
 	@mkdir -p build
@@ -68,11 +68,15 @@ test-unit: need-python ## Unit lane: Go with the race detector, guest and runner
 	@$(PYTHON) -B -m unittest discover -s sandbox/pyrunner/guest/tests -t sandbox/pyrunner/guest
 	@$(PYTHON) -B -m unittest discover -s internal/cases/tests -t internal/cases
 
-test-root: need-root need-python ## Root lane: kernel packages, images and engines on this machine
+test-root: need-root need-python need-runtimes ## Root lane: kernel packages, images and engines on this machine
 	@.ci/need mmdebstrap:mmdebstrap
 	@SANDBOXD_LANE=root $(GO) test -count=1 -p 1 -timeout 15m $(ROOT_PACKAGES)
 
-test-e2e: need-root need-python build ## End-to-end lane: the real daemon and CLI over a socket
+test-engines: need-root need-python need-runtimes ## Every engine by the whole conformance suite, hostile programs included
+	@.ci/need mmdebstrap:mmdebstrap
+	@SANDBOXD_LANE=root SANDBOXD_ENGINES=all $(GO) test -count=1 -p 1 -timeout 20m ./isolation/...
+
+test-e2e: need-root need-python need-runtimes build ## End-to-end lane: the real daemon and CLI over a socket
 	@SANDBOXD_LANE=e2e $(GO) test -count=1 -timeout 20m ./internal/e2e/...
 
 test-vm: ## The root lane and must cases under cgroup v2 in a VM (VM=reduced: under 5 minutes)
@@ -113,6 +117,9 @@ clean: ## Remove everything that targets here have built
 
 need-python:
 	@.ci/need python3:/usr/bin/python3
+
+need-runtimes:
+	@.ci/need runc:runc crun:crun runsc:runsc
 
 need-root:
 	@[ "$$(id -u)" = 0 ] || { echo "this lane needs root: run it as root, or run make test for what you may run"; exit 1; }

@@ -21,22 +21,27 @@ import (
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
 	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/isolation/native"
+	"github.com/sandboxd/sandboxd/isolation/oci"
 	"github.com/sandboxd/sandboxd/isolation/process"
 )
 
 // engineMaker makes one engine from its section of the configuration.
 type engineMaker struct {
-	name  string
-	check func(h host, section map[string]any) error
-	make  func(ctx context.Context, h host, section map[string]any) (isolation.Engine, error)
+	name    string
+	section string // of the configuration; several engines may share one
+	check   func(h host, section map[string]any) error
+	make    func(ctx context.Context, h host, section map[string]any) (isolation.Engine, error)
 }
 
 // engineMakers is the list of engines, strongest first. A new one is one line
-// here.
+// here. One whose maker gives nil is not asked for by the configuration.
 func engineMakers() []engineMaker {
 	return []engineMaker{
-		{native.Name, checkSection(newNativeSection), makeNative},
-		{process.Name, checkSection(newProcessSection), makeProcess},
+		{native.Name, native.Name, checkSection(newNativeSection), makeNative},
+		{oci.Runsc, ociName, checkSection(newOCISection), makeOCI(oci.Runsc)},
+		{oci.Crun, ociName, checkSection(newOCISection), makeOCI(oci.Crun)},
+		{oci.Runc, ociName, checkSection(newOCISection), makeOCI(oci.Runc)},
+		{process.Name, process.Name, checkSection(newProcessSection), makeProcess},
 	}
 }
 
@@ -62,12 +67,14 @@ func makeEngines(ctx context.Context, cfg *config.Config, log *slog.Logger) ([]i
 	}
 	var engines []isolation.Engine
 	for _, m := range engineMakers() {
-		e, err := m.make(ctx, newHost(cfg, log), cfg.Engine[m.name])
+		e, err := m.make(ctx, newHost(cfg, log), cfg.Engine[m.section])
 		if err != nil {
 			log.LogAttrs(ctx, slog.LevelError, "engine left out", slog.String("engine", m.name), slog.Any("err", err))
 			continue
 		}
-		engines = append(engines, e)
+		if e != nil {
+			engines = append(engines, e)
+		}
 	}
 	return engines, nil
 }
@@ -76,13 +83,18 @@ func makeEngines(ctx context.Context, cfg *config.Config, log *slog.Logger) ([]i
 func checkEngines(cfg *config.Config) error {
 	var errs []error
 	for name := range cfg.Engine {
-		if !slices.ContainsFunc(engineMakers(), func(m engineMaker) bool { return m.name == name }) {
-			errs = append(errs, fmt.Errorf("engine.%s: no engine is called so", name))
+		if !slices.ContainsFunc(engineMakers(), func(m engineMaker) bool { return m.section == name }) {
+			errs = append(errs, fmt.Errorf("engine.%s: no engine has such a section", name))
 		}
 	}
+	checked := map[string]bool{}
 	for _, m := range engineMakers() {
-		if err := m.check(newHost(cfg, nil), cfg.Engine[m.name]); err != nil {
-			errs = append(errs, fmt.Errorf("engine.%s: %w", m.name, err))
+		if checked[m.section] {
+			continue
+		}
+		checked[m.section] = true
+		if err := m.check(newHost(cfg, nil), cfg.Engine[m.section]); err != nil {
+			errs = append(errs, fmt.Errorf("engine.%s: %w", m.section, err))
 		}
 	}
 	return errors.Join(errs...)
