@@ -31,7 +31,7 @@ var trees = []tree{
 	{path: "isolation/pool", allow: []string{"=sandbox", "=isolation"}},
 	{path: "isolation/oci", allow: []string{"sandbox", "=isolation", "isolation/pool", "images", "internal/linux", "internal/rollback"}},
 	{path: "isolation/process", allow: []string{"sandbox", "=isolation", "images", "internal/linux", "internal/rollback"}},
-	{path: "isolation/native", allow: []string{"sandbox", "=isolation", "images", "internal/linux", "internal/rollback"}},
+	{path: "isolation/native", allow: []string{"sandbox", "=isolation", "isolation/pool", "images", "internal/linux", "internal/rollback"}},
 
 	{path: "daemon/store", allow: []string{"=sandbox"}},
 	{path: "daemon/tenants", allow: []string{"=sandbox"}},

@@ -13,6 +13,7 @@ import (
 	"github.com/sandboxd/sandboxd/internal/linux/landlock"
 	"github.com/sandboxd/sandboxd/internal/rollback"
 	"github.com/sandboxd/sandboxd/isolation"
+	"github.com/sandboxd/sandboxd/isolation/pool"
 	"github.com/sandboxd/sandboxd/sandbox"
 	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
 )
@@ -34,7 +35,7 @@ const forksPerZygote = 10_000
 // Engine is the native engine.
 type Engine struct {
 	cfg      Config
-	slots    *slots
+	ids      *pool.IDs
 	groups   *groups
 	sweeper  *sweeper
 	families *families
@@ -59,13 +60,13 @@ func New(cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("native engine: ask for Landlock: %w", err)
 	}
 	e := &Engine{
-		cfg: cfg, slots: newSlots(cfg.Sandboxes + 1), landlock: abi,
+		cfg: cfg, ids: pool.NewIDs(1, cfg.Sandboxes+1), landlock: abi,
 		groups: &groups{manager: cfg.Cgroups}, sweeper: newSweeper(),
 	}
 	e.groups.keep = 2 * e.mostReady()
 	e.forksPerZygote.Store(forksPerZygote)
-	e.families = newFamilies(e)
-	return e, nil
+	e.families, err = newFamilies(e)
+	return e, err
 }
 
 // readyBytes is what a ready sandbox holds of memory: it shares what it has not
@@ -111,9 +112,10 @@ func (e *Engine) create(ctx context.Context, p isolation.Plan) (*liveSandbox, er
 	want := shapeOf(p.Limits, p.Collect)
 	var s *liveSandbox
 	if want == readyShape() {
-		family.pool.start()
-		if s = family.pool.take(); s == nil && e.busy() {
-			family.pool.makeAhead()
+		family.pool.Start()
+		var found bool
+		if s, found = family.pool.Take(); !found && e.busy() {
+			family.pool.MakeAhead()
 		}
 	}
 	pooled := time.Since(began)
@@ -121,7 +123,7 @@ func (e *Engine) create(ctx context.Context, p isolation.Plan) (*liveSandbox, er
 		s.making = isolation.Making{Ready: true}
 	} else {
 		var err error
-		family.pool.hurry()
+		family.pool.Hurry()
 		if s, err = e.make(ctx, family, p.Limits, want, false); err != nil {
 			return nil, err
 		}
@@ -137,7 +139,7 @@ func (e *Engine) create(ctx context.Context, p isolation.Plan) (*liveSandbox, er
 		err = s.setRlimits(rlimits, p.Files)
 	}
 	if err != nil {
-		s.discard()
+		s.Discard()
 		return nil, fmt.Errorf("limit sandbox: %w", err)
 	}
 	return s, nil
@@ -189,11 +191,11 @@ func (e *Engine) make(ctx context.Context, f *family, l sandbox.Limits, want sha
 			err = errors.Join(err, undo.Rollback())
 		}
 	}()
-	first, err := e.slots.take()
+	first, err := e.ids.Take()
 	if err != nil {
 		return nil, err
 	}
-	undo.Add("give host ids back", func() error { e.slots.give(first); return nil })
+	undo.Add("give host ids back", func() error { e.ids.Give(first); return nil })
 	group, err := e.groups.take(groupLimits(l))
 	if err != nil {
 		return nil, err

@@ -43,18 +43,12 @@ func (e *Engine) KillZygote() {
 
 // ReadyCount is how many sandboxes wait in the usual pool.
 func (e *Engine) ReadyCount() int {
-	p := e.families.usual.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.ready)
+	return e.families.usual.pool.Stats().Ready
 }
 
 // KillReady ends the sandboxes that wait, as an accident would.
 func (e *Engine) KillReady() {
-	p := e.families.usual.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, s := range p.ready {
+	for _, s := range e.families.usual.pool.Waiting() {
 		_ = s.proc.Kill()
 	}
 }
@@ -107,10 +101,7 @@ func live(sb isolation.Sandbox) *liveSandbox {
 // KillReadyPrograms ends the programs of the sandboxes that wait and leaves their
 // first processes alive.
 func (e *Engine) KillReadyPrograms() {
-	p := e.families.usual.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, s := range p.ready {
+	for _, s := range e.families.usual.pool.Waiting() {
 		_ = s.direct.Kill()
 	}
 }
@@ -133,4 +124,4 @@ func SlowCalls(cfg Config) Config {
 }
 
 // Hurry says what a run says that finds no ready sandbox.
-func (e *Engine) Hurry() { e.families.usual.pool.hurry() }
+func (e *Engine) Hurry() { e.families.usual.pool.Hurry() }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
+	"github.com/sandboxd/sandboxd/isolation/pool"
 	"github.com/sandboxd/sandboxd/sandbox"
 )
 
@@ -20,7 +21,7 @@ type family struct {
 	engine  *Engine
 	set     string
 	modules []string
-	pool    *pool
+	pool    *pool.Pool[*liveSandbox]
 
 	up atomic.Pointer[zygote] // zygote, for those who must not wait for its boot
 
@@ -30,12 +31,17 @@ type family struct {
 	closed  bool
 }
 
-func newFamily(e *Engine, set string, modules []string) *family {
+func newFamily(e *Engine, set string, modules []string) (*family, error) {
 	f := &family{engine: e, set: set, modules: modules}
-	f.pool = newPool(e.mostReady(), e.cfg.Log, e.busy, e.groups.trim, f.pace, func(ctx context.Context) (*liveSandbox, error) {
-		return e.make(ctx, f, sandbox.DefaultLimits(), readyShape(), true)
+	var err error
+	f.pool, err = pool.New(pool.Config[*liveSandbox]{
+		Engine: Name, Log: e.cfg.Log, Most: e.mostReady(), Together: mostAtOnce,
+		Busy: e.busy, Idled: e.groups.trim, Pace: f.pace,
+		Fill: func(ctx context.Context) (*liveSandbox, error) {
+			return e.make(ctx, f, sandbox.DefaultLimits(), readyShape(), true)
+		},
 	})
-	return f
+	return f, err
 }
 
 // ready returns a live zygote with one user more, started anew when the last one
@@ -125,7 +131,7 @@ func (f *family) buryRetired(all bool) error {
 
 // close ends everything; no sandbox that was handed out may be live.
 func (f *family) close() error {
-	f.pool.close()
+	f.pool.Close()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
@@ -155,11 +161,12 @@ type families struct {
 	keepers  sync.WaitGroup
 }
 
-func newFamilies(e *Engine) *families {
+func newFamilies(e *Engine) (*families, error) {
+	usual, err := newFamily(e, "usual", e.cfg.Preload)
 	return &families{
-		engine: e, usual: newFamily(e, "usual", e.cfg.Preload), after: evictAfter, pause: evictPause,
+		engine: e, usual: usual, after: evictAfter, pause: evictPause,
 		byModule: map[string]*family{}, stop: make(chan struct{}),
-	}
+	}, err
 }
 
 // choose picks the sandboxes for a program. One whose set is not up yet gets the
@@ -190,7 +197,10 @@ func (fs *families) get(module string) *family {
 	if f := fs.byModule[module]; f != nil {
 		return f
 	}
-	f := newFamily(fs.engine, module, append(slices.Clone(fs.engine.cfg.Preload), module))
+	f, err := newFamily(fs.engine, module, append(slices.Clone(fs.engine.cfg.Preload), module))
+	if err != nil {
+		return nil // its programs import for themselves
+	}
 	fs.byModule[module] = f
 	fs.keepers.Go(func() { fs.keep(f) })
 	return f
@@ -206,8 +216,8 @@ func (fs *families) keep(f *family) {
 		return
 	}
 	z.users.Add(-1)
-	f.pool.touch() // its boot was no idle time
-	f.pool.start()
+	f.pool.Touch() // its boot was no idle time
+	f.pool.Start()
 	tick := time.NewTicker(fs.pause)
 	defer tick.Stop()
 	for evicted := false; ; {
@@ -217,12 +227,12 @@ func (fs *families) keep(f *family) {
 				return // it is among those that close
 			}
 		case <-tick.C:
-			if !evicted && f.pool.idle() > fs.after {
+			if !evicted && f.pool.Idle() > fs.after {
 				evicted = true
 				fs.mu.Lock()
 				delete(fs.byModule, f.set)
 				fs.mu.Unlock()
-				f.pool.close()
+				f.pool.Close()
 			}
 			if !evicted || !f.deserted() {
 				continue

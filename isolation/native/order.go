@@ -53,11 +53,6 @@ type mountCall [6]any
 // Flags of mount(2) that specs name by word (linux/mount.h).
 var mountFlags = map[string]int{"ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8}
 
-// Numbers of the capabilities that specs name (linux/capability.h).
-var capabilityNumbers = map[string]int{
-	"CAP_DAC_READ_SEARCH": 2, "CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7,
-}
-
 // newProfile translates a spec.
 func newProfile(spec *specs.Spec, config pyrunner.Confinement, supervised bool, groups int) (profile, error) {
 	p := profile{
@@ -75,14 +70,9 @@ func newProfile(spec *specs.Spec, config pyrunner.Confinement, supervised bool, 
 		flags, data := mountOptions(options)
 		p.Mounts = append(p.Mounts, mountCall{m.Source, m.Destination, m.Type, flags, data, owner})
 	}
-	for _, name := range spec.Process.Capabilities.Permitted {
-		number, ok := capabilityNumbers[name]
-		if !ok {
-			return profile{}, fmt.Errorf("capability %s has no number here", name)
-		}
-		p.Capabilities = append(p.Capabilities, number)
-	}
-	return p, nil
+	var err error
+	p.Capabilities, err = isolation.CapabilityNumbers(spec.Process.Capabilities.Permitted)
+	return p, err
 }
 
 // besideProc leaves out what a /proc of processes only does not have

@@ -56,7 +56,7 @@ func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
 		}
 	}
 	if support.Usable {
-		e.families.usual.pool.filled(ctx) // what serves from the first run on
+		e.families.usual.pool.Filled(ctx) // what serves from the first run on
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -119,29 +119,7 @@ func (e *Engine) probeCgroups() ([]sandbox.LayerReport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("probe cgroups: %w", err)
 	}
-	layers := map[string]sandbox.Layer{
-		"memory": sandbox.LayerCgroupMemory, "pids": sandbox.LayerCgroupPIDs,
-		"cpuacct": sandbox.LayerCgroupCPU, "cpu": sandbox.LayerCgroupCPU,
-	}
-	byLayer := map[sandbox.Layer]sandbox.LayerReport{}
-	for _, f := range findings {
-		layer, ok := layers[f.Controller]
-		if !ok {
-			continue
-		}
-		r := sandbox.LayerReport{Layer: layer, State: sandbox.LayerHeld, Reason: fmt.Sprintf("cgroup v%d", e.cfg.Cgroups.Version())}
-		if !f.Held {
-			r = sandbox.LayerReport{Layer: layer, State: sandbox.LayerMissing, Reason: f.Reason, Mend: f.Mend}
-		}
-		if old, ok := byLayer[layer]; !ok || old.State == sandbox.LayerHeld {
-			byLayer[layer] = r
-		}
-	}
-	var out []sandbox.LayerReport
-	for _, r := range byLayer {
-		out = append(out, r)
-	}
-	return out, nil
+	return isolation.CgroupReports(findings, e.cfg.Cgroups.Version()), nil
 }
 
 // inOrder sorts reports as layers are shown; the first report on a layer wins.

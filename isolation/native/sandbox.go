@@ -207,7 +207,7 @@ func (s *liveSandbox) Destroy(ctx context.Context) error {
 	s.gone = true
 	s.zygote.release(s.network)
 	s.zygote.users.Add(-1)
-	s.engine.slots.give(s.firstID)
+	s.engine.ids.Give(s.firstID)
 	return s.proc.Close()
 }
 
@@ -219,15 +219,15 @@ func (s *liveSandbox) retire() {
 	}
 }
 
-// usable tells whether a sandbox that has waited can still be used.
-func (s *liveSandbox) usable() bool {
+// Usable tells whether a sandbox that has waited can still be used.
+func (s *liveSandbox) Usable() bool {
 	ended, err := s.proc.Ended()
 	return err == nil && !ended && s.zygote.alive()
 }
 
-// discard removes a sandbox that nobody will use. What cannot be removed now is
+// Discard removes a sandbox that nobody will use. What cannot be removed now is
 // logged and left to the next start's reap.
-func (s *liveSandbox) discard() {
+func (s *liveSandbox) Discard() {
 	ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
 	defer cancel()
 	if err := s.Destroy(ctx); err != nil {

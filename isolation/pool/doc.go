@@ -5,5 +5,5 @@
 // one sandbox, or one block of ids, to two runs. It decides when to make and to
 // discard; how is the engine's business.
 //
-// Proven by TestPool_HandsOutOnce and TestIDs_WaitBeforeTheyAreUsedAgain.
+// Proven by TestPool_HandsOutOnce and TestIDs_NeverShared.
 package pool
