@@ -1,108 +1,15 @@
 package native_test
 
 import (
-	"log/slog"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/sandboxd/sandboxd/images/store"
-	"github.com/sandboxd/sandboxd/images/unpack"
-	"github.com/sandboxd/sandboxd/internal/testenv"
+	"github.com/sandboxd/sandboxd/isolation/enginetest"
 	"github.com/sandboxd/sandboxd/isolation/native"
 )
 
-// baseArchive is a small Debian with Python, made once and kept for a week.
-func baseArchive(t *testing.T) string {
-	t.Helper()
-	testenv.Root(t)
-	mmdebstrap := testenv.Binary(t, "mmdebstrap")
-	build, err := filepath.Abs("../../build")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(build, "base-bookworm.tar")
-	if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) < 7*24*time.Hour {
-		return path
-	}
-	if err := os.MkdirAll(build, 0o755); err != nil { //nolint:gosec // as make does
-		t.Fatal(err)
-	}
-	next := filepath.Join(build, "base-bookworm.next.tar")
-	args := []string{"--mode=root", "--variant=extract", "--include=python3,base-files,dash,coreutils", "bookworm", next}
-	const sources = "/etc/apt/sources.list.d/debian.sources" // the machine's own mirror, where it has one
-	if _, err := os.Stat(sources); err == nil {
-		args = append(args, sources)
-	}
-	out, err := exec.CommandContext(t.Context(), mmdebstrap, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	if err := os.Rename(next, path); err != nil { // what failed halfway is not kept
-		t.Fatal(err)
-	}
-	return path
-}
-
-// storeOf imports an archive into a store that sandboxes can reach.
-func storeOf(t *testing.T, archive string) *store.Store {
-	t.Helper()
-	dir := t.TempDir()
-	for d := dir; filepath.Base(d) != "tmp" && d != "/"; d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o711); err != nil { //nolint:gosec // as the daemon's state directory
-			t.Fatal(err)
-		}
-	}
-	s, err := store.Open(store.Config{
-		Dir: filepath.Join(dir, "images"), Arch: runtime.GOARCH, Log: slog.New(slog.DiscardHandler), Limits: unpack.DefaultLimits(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	r, err := s.Import(t.Context(), store.Request{Name: "base", Path: archive})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%+v", r)
-	return s
-}
-
-// inImage is true only inside the Debian base: it has what the host image leaves
-// out, and nothing can be written.
-const inImage = `
-import ctypes, os, sys
-assert os.path.exists("/usr/share/doc/base-files") and os.path.exists("/bin/dash"), os.listdir("/")
-assert open("/etc/passwd").read().startswith("root:x:0:0::/nonexistent")
-assert sys.executable == "/usr/bin/python3.11", sys.executable
-assert sorted(os.listdir("/tmp")) == [], os.listdir("/tmp")
-try:
-    os.listdir("/var/lib/apt/lists/partial")  # which is another user's in the archive
-except PermissionError:
-    pass
-else:
-    raise AssertionError("a private directory is open")
-for path in ("/usr/bin/python3", "/etc/passwd", "/etc/new", "/new", "/usr/new"):
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT))
-    except OSError as e:
-        assert e.errno in (13, 26, 30), (path, e)
-    else:
-        raise AssertionError(path)
-import json, sqlite3, ssl, decimal
-print("inside", os.getcwd())
-`
-
 func TestStoredImage_RunsPrograms(t *testing.T) {
-	images := storeOf(t, baseArchive(t))
+	images := enginetest.StoredImage(t)
 	use, err := images.Acquire("base")
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +20,7 @@ func TestStoredImage_RunsPrograms(t *testing.T) {
 	if err != nil || !support.Usable || !strings.Contains(support.Image, use.Image.Digest) {
 		t.Fatalf("%+v, %v", support, err)
 	}
-	end, err := runOnce(t.Context(), e, "passes", inImage)
+	end, err := runOnce(t.Context(), e, "passes", enginetest.InStoredImage)
 	if err != nil || !end.Outcome.Exited || end.Outcome.ExitCode != 0 || end.Stdout.Text() != "inside /workspace\n" {
 		t.Errorf("%+v, %v\n%s%s", end.Outcome, err, end.Stdout.Text(), end.Stderr.Text())
 	}

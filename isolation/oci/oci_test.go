@@ -43,9 +43,12 @@ func cgroupParent(name string) string {
 func newEngineLike(t testing.TB, cfg oci.Config) *oci.Engine {
 	t.Helper()
 	testenv.Cgroup(t)
-	image, err := images.Host(t.Context(), images.HostConfig{})
-	if err != nil {
-		t.Fatal(err)
+	if cfg.Rootfs.Interpreter == "" {
+		image, err := images.Host(t.Context(), images.HostConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Rootfs = oci.RootfsOf(image)
 	}
 	groups, err := cgroup.New(cgroup.Config{Root: cgroup.DefaultRoot, Parent: cgroupParent(cfg.Runtime)})
 	if err != nil {
@@ -54,7 +57,7 @@ func newEngineLike(t testing.TB, cfg oci.Config) *oci.Engine {
 	if cfg.Dir == "" {
 		cfg.Dir = passableDir(t)
 	}
-	cfg.Rootfs, cfg.Cgroups, cfg.Arch, cfg.Log = oci.RootfsOf(image), groups, runtime.GOARCH, slog.New(slog.DiscardHandler)
+	cfg.Cgroups, cfg.Arch, cfg.Log = groups, runtime.GOARCH, slog.New(slog.DiscardHandler)
 	cfg.UIDBase, cfg.Sandboxes = uidBase(cfg.Runtime), 32
 	e, err := oci.New(cfg)
 	if err != nil {
