@@ -6,24 +6,14 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/sandboxd/sandboxd/images"
 	"github.com/sandboxd/sandboxd/sandbox"
 )
 
-// Use holds an image: until it is released, the image stays.
-type Use struct {
-	Image   *images.Image
-	release func()
-}
-
-// Release lets go of the image. The sandboxes that were made of it must be gone.
-func (u *Use) Release() { u.release() }
-
 // Acquire takes an image into use, by name or digest.
-func (s *Store) Acquire(reference string) (*Use, error) {
+func (s *Store) Acquire(reference string) (*images.Use, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if host := s.cfg.Host; host != nil && (reference == HostName || reference == host.Digest) {
@@ -44,9 +34,9 @@ func (s *Store) Acquire(reference string) (*Use, error) {
 }
 
 // use counts. The caller holds the lock.
-func (s *Store) use(img *images.Image) *Use {
+func (s *Store) use(img *images.Image) *images.Use {
 	s.uses[img.Digest]++
-	return &Use{Image: img, release: sync.OnceFunc(func() {
+	return images.NewUse(img, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.uses[img.Digest]--; s.uses[img.Digest] == 0 {
@@ -55,7 +45,7 @@ func (s *Store) use(img *images.Image) *Use {
 		if s.images[img.Digest] != nil {
 			s.index.Used[img.Digest] = now() // written with the next change
 		}
-	})}
+	})
 }
 
 // usedExact is how exactly the time of last use is kept: a run must not wait for
