@@ -236,7 +236,7 @@ func (e *Engine) confinement(l sandbox.Limits) (pyrunner.Confinement, error) {
 func (e *Engine) rlimits(l sandbox.Limits) ([]pyrunner.Rlimit, error) {
 	limits, err := e.confine().Rlimits(l)
 	if err == nil && e.traits.ownKernel {
-		limits = ownKernelRlimits(limits, l.Threads)
+		limits = isolation.OwnKernelRlimits(limits, l.Threads)
 	}
 	return limits, err
 }
