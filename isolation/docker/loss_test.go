@@ -76,7 +76,8 @@ func follow(ctx context.Context, sb isolation.Sandbox, text string) (kept, error
 			return kept{err: err}, nil
 		}
 	}
-	return kept{verdict: sandbox.VerdictOf(sandbox.ModeScript, l, end.Outcome, end.Report).Verdict}, nil
+	verdict, _ := sandbox.VerdictOf(sandbox.ModeScript, l, end.Outcome, end.Report)
+	return kept{verdict: verdict}, nil
 }
 
 // TestEngine_SurvivesItsEngine: the Docker Engine is killed amid many runs and

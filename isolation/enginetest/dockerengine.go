@@ -10,6 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,16 +22,70 @@ import (
 )
 
 // DockerEngine is a Docker Engine of the tests' own: with directories, a socket and
-// a cgroup that no other has.
+// a cgroup that no other has. Its containerd is a service beside it, as packages
+// have it.
 type DockerEngine struct {
 	Socket string
 
-	dir    string
-	args   []string
-	parent string
-	log    bytes.Buffer
-	cmd    *exec.Cmd
-	done   chan struct{}
+	dir        string
+	args       []string
+	parent     string
+	containerd *service
+	dockerd    *service
+}
+
+// service is a program that runs until it is told to end.
+type service struct {
+	log  bytes.Buffer
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+func startService(name string, args ...string) (*service, error) {
+	s := &service{cmd: exec.Command(name, args...), done: make(chan struct{})}
+	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
+	s.cmd.WaitDelay = time.Second
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(s.done)
+		_ = s.cmd.Wait()
+	}()
+	return s, nil
+}
+
+// await returns when the service can be spoken to, or says why it cannot.
+func (s *service) await(answers func() bool) error {
+	for deadline := time.Now().Add(engineWait); ; time.Sleep(20 * time.Millisecond) {
+		select {
+		case <-s.done:
+			text := s.log.Bytes()
+			return fmt.Errorf("%s does not start here: %s", s.cmd.Args[0], text[max(0, len(text)-2000):])
+		default:
+		}
+		if answers() {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(fmt.Errorf("%s does not answer", s.cmd.Args[0]), s.end(os.Kill))
+		}
+	}
+}
+
+func (s *service) end(how os.Signal) error {
+	if s == nil {
+		return nil
+	}
+	if err := s.cmd.Process.Signal(how); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-s.done:
+		return nil
+	case <-time.After(engineWait):
+		return errors.Join(fmt.Errorf("%s did not end", s.cmd.Args[0]), s.cmd.Process.Kill())
+	}
 }
 
 // engineWait is how long an Engine may take to start, and to stop.
@@ -36,50 +94,43 @@ const engineWait = 30 * time.Second
 // NewDockerEngine starts one in dir, which must be below a short path: the address
 // of a socket has 107 bytes. args are added to its own.
 func NewDockerEngine(dir string, args ...string) (*DockerEngine, error) {
+	in := func(name string) string { return filepath.Join(dir, name) }
 	e := &DockerEngine{
-		dir: dir, Socket: filepath.Join(dir, "docker.sock"), parent: fmt.Sprintf("/sandboxd-docker-test-%d", os.Getpid()),
+		dir: dir, Socket: in("docker.sock"), parent: fmt.Sprintf("/sandboxd-docker-test-%d-%d", os.Getpid(), enginesMade.Add(1)),
 	}
 	e.args = append([]string{
-		"--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "exec"),
-		"--pidfile", filepath.Join(dir, "docker.pid"), "--host", "unix://" + e.Socket, "--cgroup-parent", e.parent,
+		"--containerd", in("containerd.sock"), "--data-root", in("data"), "--exec-root", in("exec"),
+		"--pidfile", in("docker.pid"), "--host", "unix://" + e.Socket, "--cgroup-parent", e.parent,
 		"--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false", "--userland-proxy=false",
 	}, args...)
-	return e, e.Start()
+	return e, errors.Join(e.startContainerd(), e.Start())
+}
+
+var enginesMade atomic.Int64
+
+func (e *DockerEngine) startContainerd() (err error) {
+	config, socket := filepath.Join(e.dir, "containerd.toml"), filepath.Join(e.dir, "containerd.sock")
+	text := fmt.Sprintf("version = 2\nroot = %q\nstate = %q\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n[grpc]\naddress = %q\n",
+		filepath.Join(e.dir, "containerd"), filepath.Join(e.dir, "shims"), socket)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return err
+	}
+	if e.containerd, err = startService("containerd", "--config", config); err != nil {
+		return err
+	}
+	return e.containerd.await(func() bool {
+		conn, err := net.Dial("unix", socket)
+		return err == nil && conn.Close() == nil
+	})
 }
 
 // Start starts it, again after Kill.
-func (e *DockerEngine) Start() error {
+func (e *DockerEngine) Start() (err error) {
 	_ = os.Remove(filepath.Join(e.dir, "docker.pid")) // of one that was killed
-	e.cmd = exec.Command("dockerd", e.args...)
-	e.cmd.Stdout, e.cmd.Stderr = &e.log, &e.log
-	e.cmd.WaitDelay = time.Second
-	if err := e.cmd.Start(); err != nil {
+	if e.dockerd, err = startService("dockerd", e.args...); err != nil {
 		return err
 	}
-	e.done = make(chan struct{})
-	go func() {
-		defer close(e.done)
-		_ = e.cmd.Wait()
-	}()
-	for deadline := time.Now().Add(engineWait); ; time.Sleep(20 * time.Millisecond) {
-		select {
-		case <-e.done:
-			return fmt.Errorf("dockerd does not start here: %s", e.lastWords())
-		default:
-		}
-		if e.answers() {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return errors.Join(fmt.Errorf("dockerd does not answer: %s", e.lastWords()), e.Kill())
-		}
-	}
-}
-
-// lastWords may be called when it has ended.
-func (e *DockerEngine) lastWords() string {
-	text := e.log.Bytes()
-	return string(text[max(0, len(text)-2000):])
+	return e.dockerd.await(e.answers)
 }
 
 func (e *DockerEngine) answers() bool {
@@ -101,39 +152,66 @@ func (e *DockerEngine) answers() bool {
 }
 
 // Kill ends it as a crash does.
-func (e *DockerEngine) Kill() error { return e.end(os.Kill) }
+func (e *DockerEngine) Kill() error { return e.dockerd.end(os.Kill) }
 
 // Halt ends it as its service manager does: it ends its containers before.
-func (e *DockerEngine) Halt() error { return e.end(os.Interrupt) }
+func (e *DockerEngine) Halt() error { return e.dockerd.end(os.Interrupt) }
 
 // Stop ends it and removes what it had.
 func (e *DockerEngine) Stop() error {
-	errs := []error{e.Halt()}
+	errs := []error{e.Halt(), e.containerd.end(os.Interrupt)}
 	groups, err := cgroup.New(cgroup.Config{Root: cgroup.DefaultRoot, Parent: e.parent})
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
 	defer cancel()
-	errs = append(errs, groups.Reap(ctx), groups.Close(), os.RemoveAll(e.dir))
+	return errors.Join(append(errs, e.endShims(), groups.Reap(ctx), groups.Close(), e.unmount(), os.RemoveAll(e.dir))...)
+}
+
+// endShims ends what watched over containers that one which was killed has lost.
+// They name its socket.
+func (e *DockerEngine) endShims() error {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, entry := range entries {
+		args, err := os.ReadFile("/proc/" + entry.Name() + "/cmdline")
+		if err != nil || !bytes.Contains(args, []byte("\x00"+e.dir+"/")) {
+			continue
+		}
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		p, err := os.FindProcess(pid)
+		if err == nil {
+			err = p.Kill()
+		}
+		if !errors.Is(err, os.ErrProcessDone) {
+			errs = append(errs, err)
+		}
+	}
 	return errors.Join(errs...)
 }
 
-func (e *DockerEngine) end(how os.Signal) error {
-	select {
-	case <-e.done:
-		return nil
-	default:
-	}
-	if err := e.cmd.Process.Signal(how); err != nil && !errors.Is(err, os.ErrProcessDone) {
+// unmount takes away what one that was killed has left mounted below its directory.
+func (e *DockerEngine) unmount() error {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
 		return err
 	}
-	select {
-	case <-e.done:
-		return nil
-	case <-time.After(engineWait):
-		return errors.Join(errors.New("dockerd did not end"), e.cmd.Process.Kill())
+	var errs []error
+	for _, line := range slices.Backward(strings.Split(string(text), "\n")) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], e.dir+"/") {
+			if out, err := exec.Command("umount", fields[4]).CombinedOutput(); err != nil {
+				errs = append(errs, fmt.Errorf("%w: %s", err, out))
+			}
+		}
 	}
+	return errors.Join(errs...)
 }
 
 // NeedDockerd demands what a Docker Engine of the tests' own takes.
@@ -141,4 +219,5 @@ func NeedDockerd(tb testing.TB) {
 	tb.Helper()
 	testenv.Cgroup(tb)
 	testenv.Binary(tb, "dockerd")
+	testenv.Binary(tb, "containerd")
 }
