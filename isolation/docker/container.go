@@ -74,7 +74,7 @@ func (e *Engine) make(ctx context.Context, img *dockerImage, l sandbox.Limits) (
 	}
 	// The Engine may have made it, whatever it answered.
 	undo.Add("remove container", func() error { return e.removeOwned(context.WithoutCancel(ctx), name) })
-	s := &liveSandbox{engine: e, name: name, image: img, limits: making(l), generation: e.generation()}
+	s := &liveSandbox{engine: e, name: name, image: img, limits: e.making(l), generation: e.generation()}
 	s.ids = e.idsOf(firstID)
 	if err := e.create(ctx, s); err != nil {
 		return nil, err

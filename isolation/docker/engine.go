@@ -126,7 +126,7 @@ func (e *Engine) Create(ctx context.Context, p isolation.Plan) (isolation.Sandbo
 func (e *Engine) take(ctx context.Context, img *dockerImage, l sandbox.Limits) (*liveSandbox, error) {
 	began := time.Now()
 	var s *liveSandbox
-	if img.isDefault && shapeOf(l) == shapeOf(sandbox.DefaultLimits()) {
+	if img.isDefault && e.fits(l) {
 		if ready, ok := e.pool.Take(); ok {
 			s = ready
 			s.making = isolation.Making{Ready: true}
@@ -161,9 +161,22 @@ func shapeOf(l sandbox.Limits) shape {
 	return shape{l.WorkspaceBytes, l.WorkspaceInodes, l.Processes > 0}
 }
 
+// fits tells whether a sandbox that was made with default limits can get these.
+// runsc changes none of a container that runs.
+func (e *Engine) fits(l sandbox.Limits) bool {
+	d := sandbox.DefaultLimits()
+	if e.facts().ownKernel && (l.MemoryBytes != d.MemoryBytes || e.tasks(l) != e.tasks(d)) {
+		return false
+	}
+	return shapeOf(l) == shapeOf(d)
+}
+
 // making are the limits under which a container is made: those of the run, but
 // with room for the runtime, which works inside them.
-func making(l sandbox.Limits) sandbox.Limits {
+func (e *Engine) making(l sandbox.Limits) sandbox.Limits {
+	if e.facts().ownKernel {
+		return l
+	}
 	d := sandbox.DefaultLimits()
 	l.MemoryBytes = max(l.MemoryBytes, d.MemoryBytes)
 	l.Threads = max(l.Threads, d.Threads)

@@ -16,14 +16,17 @@ import (
 )
 
 // engineOfItsOwn is a Docker Engine that a test may end.
-func engineOfItsOwn(t *testing.T) *enginetest.DockerEngine {
+func engineOfItsOwn(t *testing.T, remap bool) *enginetest.DockerEngine {
 	t.Helper()
 	enginetest.NeedDockerd(t)
 	dir, err := os.MkdirTemp("", "sbx-docker-") //nolint:usetesting // a short path
 	if err != nil {
 		t.Fatal(err)
 	}
-	on, err := enginetest.NewDockerEngine(dir)
+	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // the root of containers passes through
+		t.Fatal(err)
+	}
+	on, err := enginetest.NewDockerEngine(dir, remap)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +97,7 @@ func TestEngine_SurvivesItsEngine(t *testing.T) {
 
 func survive(t *testing.T, end func(*enginetest.DockerEngine) error) {
 	const runs, atOnce = 50, 10
-	on := engineOfItsOwn(t)
+	on := engineOfItsOwn(t, false)
 	e := newEngine(t, docker.Config{Host: "unix://" + on.Socket, Ready: 4})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

@@ -33,13 +33,17 @@ const (
 // ids are the users of one container, as the Engine counts.
 type ids struct{ supervisor, program uint32 }
 
-// ids gives those of a sandbox. The program's is its own in any case. Where the
-// Engine maps users, the supervisor is the container's root, as in other engines,
-// and nobody on the host. Where it does not, that would be the host's root: then it
-// is the program's user, and has no capabilities.
+// idsOf gives those of a sandbox. The program's is its own in any case. Where the
+// Engine maps users, or programs speak with a kernel in user space, the supervisor is
+// root in the container, as in other engines, and not on the host. Elsewhere that
+// would be the host's root: then it is the program's user, without capabilities, and
+// out of its reach because it cannot be dumped.
 func (e *Engine) idsOf(firstID uint32) ids {
-	if e.facts().mapped {
+	switch h := e.facts(); {
+	case h.mapped:
 		return ids{supervisor: isolation.SupervisorID, program: mappedBase + firstID + 1}
+	case h.ownKernel: // which knows nothing of dumping
+		return ids{supervisor: isolation.SupervisorID, program: e.cfg.UIDBase + firstID + 1}
 	}
 	return ids{supervisor: e.cfg.UIDBase + firstID, program: e.cfg.UIDBase + firstID}
 }

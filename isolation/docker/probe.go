@@ -192,6 +192,8 @@ func (e *Engine) judge(p isolation.Posture, s *liveSandbox, outside map[string]s
 	}
 	byLayer[sandbox.LayerUserNS] = userNamespace(p, h)
 	if h.ownKernel {
+		// Ids inside are gVisor's own.
+		byLayer[sandbox.LayerDistinctUID] = sandbox.LayerReport{Layer: sandbox.LayerDistinctUID, State: sandbox.LayerMissing}
 		isolation.CorrectForOwnKernel(byLayer, own, outside)
 	}
 	return isolation.InOrder(byLayer)

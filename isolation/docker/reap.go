@@ -14,8 +14,11 @@ import (
 	"github.com/docker/docker/api/types/image"
 )
 
-// Reap implements isolation.Engine. What a dead daemon leaves carries its label.
+// Reap implements isolation.Engine. What a dead daemon leaves carries its label. The
+// Docker Engine may still be at work on what that one has asked for, so it is looked
+// at again a moment later.
 func (e *Engine) Reap(ctx context.Context) error {
+	defer e.heal()
 	return errors.Join(e.sweep(ctx), e.sweepImages(ctx))
 }
 

@@ -30,9 +30,20 @@ type DockerEngine struct {
 	dir        string
 	args       []string
 	parent     string
+	remap      bool
 	containerd *service
 	dockerd    *service
 }
+
+// A user that every machine has, and ids for its containers that nobody else has.
+const (
+	remapUser = "daemon"
+	remapIDs  = remapUser + ":1700000000:65536\n"
+)
+
+// inOwnMounts starts a program where the machine's lists of ids (subuid(5)) are
+// others.
+const inOwnMounts = `cd "$1"; shift; mount --bind subids /etc/subuid; mount --bind subids /etc/subgid; exec "$@"`
 
 // service is a program that runs until it is told to end.
 type service struct {
@@ -92,19 +103,32 @@ func (s *service) end(how os.Signal) error {
 const engineWait = 30 * time.Second
 
 // NewDockerEngine starts one in dir, which must be below a short path: the address
-// of a socket has 107 bytes. args are added to its own.
-func NewDockerEngine(dir string, args ...string) (*DockerEngine, error) {
+// of a socket has 107 bytes. With remap, users of its containers are others on this
+// machine, and dir has to let them pass.
+func NewDockerEngine(dir string, remap bool) (*DockerEngine, error) {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	e := &DockerEngine{
 		dir: dir, Socket: in("docker.sock"), parent: fmt.Sprintf("/sandboxd-docker-test-%d-%d", os.Getpid(), enginesMade.Add(1)),
 	}
-	e.args = append([]string{
-		"--containerd", in("containerd.sock"), "--data-root", in("data"), "--exec-root", in("exec"),
+	e.args = []string{
+		"--config-file", in("daemon.json"), "--containerd", in("containerd.sock"), "--data-root", in("data"), "--exec-root", in("exec"),
 		"--pidfile", in("docker.pid"), "--host", "unix://" + e.Socket, "--cgroup-parent", e.parent,
 		"--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false", "--userland-proxy=false",
-	}, args...)
+	}
+	if remap {
+		e.args, e.remap = append(e.args, "--userns-remap", remapUser), true
+	}
+	if err := os.WriteFile(in("daemon.json"), []byte(engineConfig), 0o600); err != nil {
+		return nil, err
+	}
 	return e, errors.Join(e.startContainerd(), e.Start())
 }
+
+// engineConfig names the runtimes that an Engine has beside runc, installed or not.
+const engineConfig = `{"runtimes": {
+	"crun": {"path": "/usr/bin/crun"},
+	"runsc": {"path": "/usr/bin/runsc", "runtimeArgs": ["--platform=ptrace", "--network=none"]}
+}}`
 
 var enginesMade atomic.Int64
 
@@ -115,7 +139,14 @@ func (e *DockerEngine) startContainerd() (err error) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return err
 	}
-	if e.containerd, err = startService("containerd", "--config", config); err != nil {
+	command := []string{"containerd", "--config", config}
+	if e.remap {
+		if err := os.WriteFile(filepath.Join(e.dir, "subids"), []byte(remapIDs), 0o644); err != nil { //nolint:gosec // as the list is
+			return err
+		}
+		command = append([]string{"unshare", "--mount", "--propagation", "private", "sh", "-ec", inOwnMounts, "sh", e.dir}, command...)
+	}
+	if e.containerd, err = startService(command[0], command[1:]...); err != nil {
 		return err
 	}
 	return e.containerd.await(func() bool {
@@ -127,7 +158,11 @@ func (e *DockerEngine) startContainerd() (err error) {
 // Start starts it, again after Kill.
 func (e *DockerEngine) Start() (err error) {
 	_ = os.Remove(filepath.Join(e.dir, "docker.pid")) // of one that was killed
-	if e.dockerd, err = startService("dockerd", e.args...); err != nil {
+	command := append([]string{"dockerd"}, e.args...)
+	if e.remap {
+		command = append([]string{"nsenter", "--mount", "--target", strconv.Itoa(e.containerd.cmd.Process.Pid), "--wd=/"}, command...)
+	}
+	if e.dockerd, err = startService(command[0], command[1:]...); err != nil {
 		return err
 	}
 	return e.dockerd.await(e.answers)
