@@ -80,9 +80,8 @@ func median(d []time.Duration) time.Duration {
 func imageOf(t testing.TB, on *enginetest.DockerEngine) string {
 	t.Helper()
 	var list []struct{ ID string }
-	ask(t, on, http.MethodGet, "/images/json", nil, "", &list)
-	if len(list) == 0 {
-		t.Fatal("the Engine has no image")
+	if _, err := on.Ask(t.Context(), http.MethodGet, "/images/json", nil, nil, &list); err != nil || len(list) == 0 {
+		t.Fatalf("the Engine has no image: %v", err)
 	}
 	return list[0].ID
 }

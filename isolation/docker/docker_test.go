@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
 	"github.com/sandboxd/sandboxd/internal/testenv"
 	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/isolation/docker"
@@ -143,6 +145,29 @@ func TestRunsc_Conforms(t *testing.T) {
 	enginetest.Run(t, newEngine(t, docker.Config{Runtime: "runsc"}), enginetest.Options{
 		Golden: "testdata/posture.runsc.golden", Unheld: unheldByRunsc, Quick: os.Getenv(enginesEnv) != "all",
 	})
+}
+
+// TestCrun_WorksWhereItWorksByItself: crun refuses hybrid cgroups, and the Engine's
+// cannot be taken from its sight.
+func TestCrun_WorksWhereItWorksByItself(t *testing.T) {
+	testenv.Binary(t, "crun")
+	groups, err := cgroup.New(cgroup.Config{Root: cgroup.DefaultRoot, Parent: "/sandboxd-docker-test-unused"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newEngine(t, docker.Config{Runtime: "crun"})
+	s, err := e.Probe(t.Context())
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case groups.Hybrid() != "":
+		if s.Usable || !strings.Contains(s.Reason, "cgroup") {
+			t.Errorf("usable %v, %s", s.Usable, s.Reason)
+		}
+		t.Logf("not usable here: %s", s.Reason)
+	default:
+		enginetest.Run(t, e, enginetest.Options{Golden: "testdata/posture.docker.golden", Unheld: unheld})
+	}
 }
 
 // unheldRemapped is what is left of that where the Engine maps users.

@@ -40,6 +40,8 @@ type Engine struct {
 	again   bool // something was abandoned while healing
 	closed  bool
 
+	blind bool // for tests: containers of this machine are taken for another's
+
 	probing  sync.Mutex
 	imports  sync.Mutex     // one image at a time
 	discards sync.WaitGroup // of sandboxes that nobody will use

@@ -7,3 +7,6 @@ func (e *Engine) Healing() bool {
 	defer e.mu.Unlock()
 	return e.healing
 }
+
+// Blind has e take the containers of this machine for another's.
+func Blind(e *Engine) { e.blind = true }

@@ -1,6 +1,8 @@
 package docker_test
 
 import (
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/sandboxd/sandboxd/images"
@@ -45,5 +47,47 @@ func TestStoredImage_RunsPrograms(t *testing.T) {
 	p.Image = "sha256:0000"
 	if _, err := e.Create(t.Context(), p); sandbox.KindOf(err) != sandbox.KindNotFound {
 		t.Errorf("an unknown image: %v", err)
+	}
+}
+
+// TestNamedImage_IsTakenByItsID: what the Engine has serves without a description,
+// under nothing of its own making, and its name may move.
+func TestNamedImage_IsTakenByItsID(t *testing.T) {
+	on := theEngine(t)
+	on.Import(t, "named", "ENV SECRET=of-the-image", `ENTRYPOINT ["/bin/false"]`, `HEALTHCHECK --interval=1s CMD touch /workspace/healthy`)
+	e := newEngine(t, docker.Config{DockerImage: "named"})
+	s, err := e.Probe(t.Context())
+	if err != nil || !s.Usable || !strings.Contains(s.Image, "named sha256:") {
+		t.Fatalf("%v, %s, image %q", err, s.Reason, s.Image)
+	}
+	if r := s.Layer(sandbox.LayerCleanEnv); r.State != sandbox.LayerHeld {
+		t.Errorf("%+v", r)
+	}
+	on.Import(t, "named", "VOLUME /data") // another one has the name now
+	const text = "import os, sys, time; time.sleep(2.5); print(sys.executable, os.listdir('/workspace'), os.path.exists('/data'))"
+	end, err := runOnce(t.Context(), e, plan(sandbox.DefaultLimits()), text)
+	if err != nil || end.Stdout.Text() != "/usr/bin/python3 [] False\n" {
+		t.Errorf("%q, %v", end.Stdout.Text(), err)
+	}
+	s, err = newEngine(t, docker.Config{DockerImage: "named"}).Probe(t.Context())
+	if err != nil || s.Usable || !strings.Contains(s.Reason, "declares volumes") {
+		t.Errorf("%v, usable %v, %s", err, s.Usable, s.Reason)
+	}
+}
+
+// TestReap_RemovesImagesThatNobodyKnows, of the daemon's own.
+func TestReap_RemovesImagesThatNobodyKnows(t *testing.T) {
+	on := theEngine(t)
+	const mine = "000000000000cafe"
+	label := "LABEL io.sandboxd.image=sha256:0000 io.sandboxd.owner="
+	on.Import(t, "forgotten", label+mine)
+	on.Import(t, "anothers", label+"000000000000beef")
+	if err := newEngine(t, docker.Config{Owner: mine}).Reap(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for name, want := range map[string]int{"forgotten": http.StatusNotFound, "anothers": http.StatusOK} {
+		if status, err := on.Ask(t.Context(), http.MethodGet, "/images/"+name+"/json", nil, nil, nil); err != nil || status != want {
+			t.Errorf("%s: status %d, %v", name, status, err)
+		}
 	}
 }

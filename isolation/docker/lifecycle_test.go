@@ -1,59 +1,15 @@
 package docker_test
 
 import (
-	"context"
-	"encoding/json"
-	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sandboxd/sandboxd/isolation/docker"
-	"github.com/sandboxd/sandboxd/isolation/enginetest"
 	"github.com/sandboxd/sandboxd/sandbox"
 	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
 )
-
-// ask asks the Docker Engine by itself, so that what the engine under test says of
-// it is not taken for true.
-func ask(t testing.TB, on *enginetest.DockerEngine, method, path string, query url.Values, body string, into any) int {
-	t.Helper()
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", on.Socket)
-	}}
-	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(t.Context(), method, "http://engine/v1.41"+path+"?"+query.Encode(), strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	r, err := transport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	if into != nil {
-		if err := json.NewDecoder(r.Body).Decode(into); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return r.StatusCode
-}
-
-// containers lists the names of all that a Docker Engine has.
-func containers(t testing.TB, on *enginetest.DockerEngine) []string {
-	t.Helper()
-	var list []struct{ Names []string }
-	ask(t, on, http.MethodGet, "/containers/json", url.Values{"all": {"1"}}, "", &list)
-	var names []string
-	for _, c := range list {
-		names = append(names, c.Names...)
-	}
-	return names
-}
 
 func TestEngine_LeavesNothing(t *testing.T) {
 	on := theEngine(t)
@@ -78,7 +34,7 @@ func TestEngine_LeavesNothing(t *testing.T) {
 			t.Error(err)
 		}
 		<-done
-		if left := containers(t, on); len(left) > 0 {
+		if left := on.Containers(t); len(left) > 0 {
 			t.Errorf("after %q: %s", text, strings.Join(left, "\n"))
 		}
 		open, _ := os.ReadDir("/proc/self/fd")
@@ -102,14 +58,14 @@ func TestEngine_ReapsWhatADeadDaemonLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(containers(t, on)); n != 2 {
+	if n := len(on.Containers(t)); n != 2 {
 		t.Fatalf("%d containers live", n)
 	}
 	next := newEngine(t, docker.Config{})
 	if err := next.Reap(t.Context()); err != nil {
 		t.Error(err)
 	}
-	left := containers(t, on)
+	left := on.Containers(t)
 	if len(left) != 1 || !strings.HasPrefix(left[0], "/sandboxd-00000000-") {
 		t.Errorf("left: %v", left)
 	}
@@ -157,7 +113,7 @@ func TestPool_ServesWithTheRunsOwnLimits(t *testing.T) {
 	if err := e.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if left := containers(t, on); len(left) > 0 {
+	if left := on.Containers(t); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }

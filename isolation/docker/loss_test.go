@@ -151,7 +151,7 @@ func survive(t *testing.T, end func(*enginetest.DockerEngine) error) {
 	if err := e.Close(ctx); err != nil {
 		t.Error(err)
 	}
-	if left := containers(t, on); len(left) > 0 {
+	if left := on.Containers(t); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }

@@ -3,10 +3,13 @@ package enginetest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -171,19 +174,59 @@ func (e *DockerEngine) Start() (err error) {
 func (e *DockerEngine) answers() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
+	status, err := e.Ask(ctx, http.MethodGet, "/_ping", nil, nil, nil)
+	return err == nil && status == http.StatusOK
+}
+
+// Ask asks the Engine by itself, so that what an engine under test says of it is not
+// taken for true. The answer is JSON for into, which may be nil.
+func (e *DockerEngine) Ask(ctx context.Context, method, path string, query url.Values, body io.Reader, into any) (status int, err error) {
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", e.Socket)
 	}}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://engine/_ping", nil)
+	req, err := http.NewRequestWithContext(ctx, method, "http://engine/v1.41"+path+"?"+query.Encode(), body)
 	if err != nil {
-		return false
+		return 0, err
 	}
 	r, err := transport.RoundTrip(req)
 	if err != nil {
-		return false
+		return 0, err
 	}
-	return r.Body.Close() == nil && r.StatusCode == http.StatusOK
+	if into != nil {
+		err = json.NewDecoder(r.Body).Decode(into)
+	} else {
+		_, err = io.Copy(io.Discard, r.Body)
+	}
+	return r.StatusCode, errors.Join(err, r.Body.Close())
+}
+
+// Containers lists the names of all that the Engine has.
+func (e *DockerEngine) Containers(tb testing.TB) []string {
+	tb.Helper()
+	var list []struct{ Names []string }
+	if _, err := e.Ask(tb.Context(), http.MethodGet, "/containers/json", url.Values{"all": {"1"}}, nil, &list); err != nil {
+		tb.Fatal(err)
+	}
+	var names []string
+	for _, c := range list {
+		names = append(names, c.Names...)
+	}
+	return names
+}
+
+// Import gives the Engine a small Debian with Python, by a name and with changes.
+func (e *DockerEngine) Import(tb testing.TB, name string, changes ...string) {
+	tb.Helper()
+	archive, err := os.Open(baseArchive(tb))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer archive.Close()
+	query := url.Values{"fromSrc": {"-"}, "repo": {name}, "changes": changes}
+	if status, err := e.Ask(tb.Context(), http.MethodPost, "/images/create", query, archive, nil); err != nil || status != http.StatusOK {
+		tb.Fatalf("import %s: status %d, %v", name, status, err)
+	}
 }
 
 // Kill ends it as a crash does.

@@ -426,4 +426,10 @@ def main(stream, config):
         with kernel.step("not dumpable"):
             kernel.do(kernel.prctl_call(kernel.PR_SET_DUMPABLE, 0))
     sys.path.extend(config["site_packages"])
-    serve(stream, confine.Confinement(config))
+    confinement = confine.Confinement(config)
+    if config["kill"] == "namespace":
+        # The first process of a namespace gets no signal from inside that it does
+        # not handle (pid_namespaces(7)), and this is the one that Python does. The
+        # program has it back (confine.interrupt_call).
+        kernel.do(kernel.default_action_call(signal.SIGINT))
+    serve(stream, confinement)
