@@ -57,7 +57,7 @@ func (e *Engine) make(ctx context.Context, l sandbox.Limits) (_ *liveSandbox, er
 		return nil, err
 	}
 	undo.Add("give host ids back", func() error { e.ids.Give(firstID); return nil })
-	s := &liveSandbox{engine: e, firstID: firstID, limits: making(l)}
+	s := &liveSandbox{engine: e, firstID: firstID, limits: isolation.RoomToMake(l)}
 	s.name = fmt.Sprintf("sandbox-%d", e.number.Add(1))
 	if s.group, err = e.cfg.Cgroups.Create(s.name, e.groupLimits(s.limits)); err != nil {
 		return nil, err
