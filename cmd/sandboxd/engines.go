@@ -129,14 +129,14 @@ type nativeSection struct {
 	CgroupParent string   `toml:"cgroup_parent"` // a cgroup that is the daemon's alone
 	Preload      []string `toml:"preload"`       // modules that every zygote imports
 	PreloadSets  []string `toml:"preload_sets"`  // modules that get a zygote of their own, when programs name them
-	Ready        int      `toml:"ready"`         // sandboxes kept ready for the next runs of a preload set, at most
+	Ready        int      `toml:"ready"`         // sandboxes kept ready for the next runs of an image and preload set, at most
 	ReadyBytes   int64    `toml:"ready_bytes"`   // what these may hold of memory
 }
 
 // What is kept ready unless configuration says otherwise: enough for a burst on
 // all of a small machine, within memory that nobody misses.
 const (
-	mostReady       = 1024
+	mostReady       = 512
 	usualReady      = 32
 	usualReadyBytes = 128 << 20
 )
@@ -182,9 +182,9 @@ func makeNative(ctx context.Context, h host, raw map[string]any) (isolation.Engi
 	})
 }
 
-// readySandboxes is how many may be ready at once: of each preload set.
+// readySandboxes is how many may be ready at once: of each image and preload set.
 func (s *nativeSection) readySandboxes() uint32 {
-	return uint32(s.Ready * (1 + len(s.PreloadSets))) //nolint:gosec // both are small, and ids are checked
+	return uint32(s.Ready * (1 + native.MostFamilies)) //nolint:gosec // both are small, and ids are checked
 }
 
 // defaultPreload is what solutions import most from the standard library.

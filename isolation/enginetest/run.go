@@ -24,7 +24,7 @@ func newPlan(t testing.TB, limits sandbox.Limits) isolation.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return isolation.Plan{ID: fmt.Sprintf("test_%d", runNumber.Add(1)), Image: "host", Limits: planned}
+	return isolation.Plan{ID: fmt.Sprintf("test_%d", runNumber.Add(1)), Limits: planned}
 }
 
 // runSpec does what the daemon's keeper does, in its simplest form: one sandbox,

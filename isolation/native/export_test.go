@@ -67,10 +67,13 @@ func (e *Engine) RetiredCount() int {
 // Awake tells whether a preload set is up.
 func (e *Engine) Awake(module string) bool {
 	e.families.mu.Lock()
-	f := e.families.byModule[module]
+	f := e.families.others[familyKey{e.cfg.Image.Digest, module}]
 	e.families.mu.Unlock()
 	return f != nil && f.awake()
 }
+
+// SetMostFamilies bounds the families beside the usual one.
+func (e *Engine) SetMostFamilies(n int) { e.families.most = n }
 
 // SetEviction makes unused preload sets go early.
 func (e *Engine) SetEviction(after, pause time.Duration) {

@@ -55,7 +55,7 @@ func (s *liveSandbox) order(ctx context.Context, l sandbox.Limits, want shape, f
 	e := s.engine
 	spec := isolation.Spec(isolation.Plan{Limits: l}, isolation.Host{RootPath: "/", FirstID: e.cfg.UIDBase + s.firstID})
 	newProfile := func() (profile, error) {
-		config, err := e.confine().Confinement(l)
+		config, err := e.confine(s.image).Confinement(l)
 		if err != nil {
 			return profile{}, err
 		}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/sandboxd/sandboxd/images"
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
 	"github.com/sandboxd/sandboxd/internal/linux/fdpass"
 	"github.com/sandboxd/sandboxd/internal/linux/pidfd"
@@ -76,8 +77,7 @@ type zygoteConfig struct {
 }
 
 // startZygote makes a container and boots the image's interpreter in it.
-func startZygote(ctx context.Context, cfg Config, preload []string, group *cgroup.Group) (z *zygote, err error) {
-	image := cfg.Image
+func startZygote(ctx context.Context, cfg Config, image *images.Image, preload []string, group *cgroup.Group) (z *zygote, err error) {
 	control, far, err := fdpass.Pair()
 	if err != nil {
 		return nil, err
@@ -119,7 +119,9 @@ func startZygote(ctx context.Context, cfg Config, preload []string, group *cgrou
 		err = setupWrite.Close()
 	}
 	if err == nil {
-		err = z.boot(ctx, cfg, preload, bootWrite)
+		err = z.boot(ctx, cfg, zygoteConfig{
+			SitePackages: orEmpty(image.SitePackages), Preload: orEmpty(preload),
+		}, bootWrite)
 	}
 	if err != nil {
 		z.kill()
@@ -131,7 +133,7 @@ func startZygote(ctx context.Context, cfg Config, preload []string, group *cgrou
 }
 
 // boot sends the guest's code and waits until it is ready for orders.
-func (z *zygote) boot(ctx context.Context, cfg Config, preload []string, w *os.File) error {
+func (z *zygote) boot(ctx context.Context, cfg Config, config zygoteConfig, w *os.File) error {
 	stop := context.AfterFunc(ctx, z.proc.Kill)
 	defer stop()
 	go func() { // an early death must not leave us waiting for its answer
@@ -142,9 +144,7 @@ func (z *zygote) boot(ctx context.Context, cfg Config, preload []string, w *os.F
 	if err != nil {
 		return err
 	}
-	config := zygoteConfig{
-		Numbers: numbers, SitePackages: orEmpty(cfg.Image.SitePackages), Preload: orEmpty(preload), Groups: []int{},
-	}
+	config.Numbers, config.Groups = numbers, []int{}
 	if !cfg.slowCalls {
 		config.Calls = callsCode(cfg.Arch)
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 func plan(l sandbox.Limits) isolation.Plan {
-	return isolation.Plan{ID: "test", Image: "host", Limits: l}
+	return isolation.Plan{ID: "test", Limits: l}
 }
 
 // runOnce runs a script in a sandbox of its own.
