@@ -5,25 +5,17 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/sandboxd/sandboxd/images"
 	"github.com/sandboxd/sandboxd/isolation"
+	"github.com/sandboxd/sandboxd/isolation/pool"
 	"github.com/sandboxd/sandboxd/sandbox"
 )
 
-// evictAfter is how long a family may go unused before its zygote ends, and
-// evictPause how often that is looked at.
-const (
-	evictAfter = 10 * time.Minute
-	evictPause = 15 * time.Second
-)
-
 // MostFamilies is how many families are up at once beside the usual one: each
-// costs some 30 MiB and its ready sandboxes. When one more is needed, that goes
-// which was not used for longest.
-const MostFamilies = 8
+// costs some 30 MiB and its ready sandboxes.
+const MostFamilies = pool.MostKinds
 
 // familyKey tells families apart.
 type familyKey struct {
@@ -36,24 +28,12 @@ type familyKey struct {
 type families struct {
 	engine *Engine
 	usual  *family
-	most   int           // MostFamilies
-	after  time.Duration // evictAfter
-	pause  time.Duration // evictPause
-
-	mu       sync.Mutex
-	others   map[familyKey]*family // those that are up, or being booted
-	closed   bool
-	stop     chan struct{}
-	keepers  sync.WaitGroup
-	unclosed []error
+	others *pool.Kinds[familyKey, *family]
 }
 
 func newFamilies(e *Engine) (*families, error) {
 	usual, err := newFamily(e, familyKey{image: e.cfg.Image.Digest}, e.cfg.Image, nil)
-	return &families{
-		engine: e, usual: usual, most: MostFamilies, after: evictAfter, pause: evictPause,
-		others: map[familyKey]*family{}, stop: make(chan struct{}),
-	}, err
+	return &families{engine: e, usual: usual, others: pool.NewKinds[familyKey, *family]()}, err
 }
 
 // choose picks the family for a run. It is not evicted until done is called.
@@ -100,179 +80,87 @@ func (fs *families) sets(image *images.Image) []string {
 
 // ofImage gives the family of an image and no more than the usual modules.
 func (fs *families) ofImage(reference string) (*family, func(), error) {
-	own := fs.engine.cfg.Image
-	if reference == "" || reference == own.Name || reference == own.Digest {
-		return fs.usual, func() {}, nil
-	}
-	if fs.engine.cfg.Images == nil {
-		return nil, nil, sandbox.Errorf(sandbox.KindUnavailable, "create sandbox", "image", "engine native has only %s, not %.80q", own.Name, reference)
-	}
-	use, err := fs.engine.cfg.Images.Acquire(reference)
+	use, err := images.Choose(fs.engine.cfg.Image, fs.engine.cfg.Images, reference)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer use.Release() // the family takes one of its own
-	if use.Image.Digest == own.Digest {
+	if use.Image == fs.engine.cfg.Image {
 		return fs.usual, func() {}, nil
 	}
 	return fs.hold(familyKey{image: use.Image.Digest}, use.Image)
 }
 
-// hold gives a family, which is booted if it is not up, and keeps it until it is
-// let go. The caller holds the image.
+// hold gives a family, and keeps it until it is let go. The caller holds the image.
 func (fs *families) hold(key familyKey, image *images.Image) (*family, func(), error) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	if fs.closed {
-		return nil, nil, sandbox.Errorf(sandbox.KindUnavailable, "create sandbox", "engine native", "it is closed")
-	}
-	f := fs.others[key]
-	if f == nil {
-		var err error
-		if f, err = fs.add(key, image); err != nil {
-			return nil, nil, err
-		}
-	}
-	f.holders++
-	f.pool.Touch()
-	return f, sync.OnceFunc(func() {
-		fs.mu.Lock()
-		defer fs.mu.Unlock()
-		f.holders--
-	}), nil
-}
-
-// add makes a family and has it booted. The caller holds the lock.
-func (fs *families) add(key familyKey, image *images.Image) (*family, error) {
-	var use *images.Use
-	if image != fs.engine.cfg.Image {
-		var err error
-		if use, err = fs.engine.cfg.Images.Acquire(key.image); err != nil {
+	f, letGo, err := fs.others.Hold(key, func() (*family, error) {
+		use, err := images.Choose(fs.engine.cfg.Image, fs.engine.cfg.Images, key.image)
+		if err != nil {
 			return nil, err
 		}
-	}
-	f, err := newFamily(fs.engine, key, image, use)
-	if err != nil {
-		if use != nil {
+		f, err := newFamily(fs.engine, key, image, use)
+		if err != nil {
 			use.Release()
 		}
-		return nil, err
+		return f, err
+	})
+	if errors.Is(err, pool.ErrClosed) {
+		err = sandbox.Errorf(sandbox.KindUnavailable, "create sandbox", "engine native", "%w", err)
 	}
-	fs.makeRoom()
-	fs.others[key] = f
-	fs.keepers.Go(func() { fs.keep(f) })
-	return f, nil
+	return f, letGo, err
 }
 
-// makeRoom has the family go that was not used for longest when there are as many
-// as there may be. The caller holds the lock.
-func (fs *families) makeRoom() {
-	if len(fs.others) < fs.most {
-		return
-	}
-	var oldest *family
-	for _, f := range fs.others {
-		if oldest == nil || f.pool.Idle() > oldest.pool.Idle() {
-			oldest = f
-		}
-	}
-	fs.dismiss(oldest)
-}
+// all are the families that can be chosen.
+func (fs *families) all() []*family { return append([]*family{fs.usual}, fs.others.All()...) }
 
-// keep owns a family from its boot until it is evicted or the engine closes.
-func (fs *families) keep(f *family) {
-	tick := time.NewTicker(fs.pause)
-	defer tick.Stop()
-	fs.boot(f)
-	fs.awaitEviction(f, tick.C)
-	f.pool.Close()
-	for !fs.left(f) {
-		select {
-		case <-fs.stop: // no sandbox is live
-		case <-tick.C:
-			continue
-		}
-		break
-	}
-	if err := f.close(); err != nil {
-		fs.engine.cfg.Log.LogAttrs(context.Background(), slog.LevelError, "evict zygote", f.describe(err)...)
-		fs.mu.Lock()
-		defer fs.mu.Unlock()
-		fs.unclosed = append(fs.unclosed, err)
-	}
-}
+func (fs *families) close() error { return errors.Join(fs.others.Close(), fs.usual.Close()) }
 
-// boot starts a family. A preload set that cannot be had is not tried again as
-// long as programs ask for it: they run all the same, and import for themselves.
-// An image is tried again by the next run that names it.
-func (fs *families) boot(f *family) {
+// Boot implements pool.Kind. A preload set that cannot be had stays, so that it is
+// not tried again as long as programs ask for it: they run all the same, and import
+// for themselves.
+func (f *family) Boot() bool {
 	z, err := f.ready(context.Background())
 	if err != nil {
-		fs.engine.cfg.Log.LogAttrs(context.Background(), slog.LevelWarn, "zygote not booted", f.describe(err)...)
-		if f.key.module == "" {
-			fs.mu.Lock()
-			defer fs.mu.Unlock()
-			fs.dismiss(f)
-		}
-		return
+		f.engine.cfg.Log.LogAttrs(context.Background(), slog.LevelWarn, "zygote not booted", f.describe(err)...)
+		return f.key.module != ""
 	}
 	z.users.Add(-1)
 	f.pool.Touch() // its boot was no idle time
 	f.pool.Start()
+	return true
 }
 
-// awaitEviction returns when nobody can choose the family any more.
-func (fs *families) awaitEviction(f *family, tick <-chan time.Time) {
-	for {
-		select {
-		case <-fs.stop:
-			return
-		case <-f.evicted:
-			return
-		case <-tick:
-		}
-		if f.pool.Idle() > fs.after {
-			fs.mu.Lock()
-			fs.dismiss(f)
-			fs.mu.Unlock()
-		}
+// Touch implements pool.Kind.
+func (f *family) Touch() { f.pool.Touch() }
+
+// Idle implements pool.Kind.
+func (f *family) Idle() time.Duration { return f.pool.Idle() }
+
+// Retire implements pool.Kind.
+func (f *family) Retire() { f.pool.Close() }
+
+// Deserted implements pool.Kind.
+func (f *family) Deserted() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.retire()
+	return !slices.ContainsFunc(f.retired, func(z *zygote) bool { return z.alive() && z.users.Load() > 0 })
+}
+
+// Close implements pool.Kind: it ends everything; no sandbox that was handed out
+// may be live.
+func (f *family) Close() error {
+	f.pool.Close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	f.retire()
+	err := f.buryRetired(true)
+	if f.use != nil {
+		f.use.Release()
 	}
-}
-
-// dismiss takes a family from those that can be chosen. The caller holds the lock.
-func (fs *families) dismiss(f *family) {
-	if fs.others[f.key] == f {
-		delete(fs.others, f.key)
-		close(f.evicted)
+	if err != nil {
+		f.engine.cfg.Log.LogAttrs(context.Background(), slog.LevelError, "end zygote", f.describe(err)...)
 	}
-}
-
-// left tells whether nobody makes a sandbox of an evicted family, and none is left.
-func (fs *families) left(f *family) bool {
-	fs.mu.Lock()
-	held := f.holders > 0
-	fs.mu.Unlock()
-	return !held && f.deserted()
-}
-
-// all are the families that can be chosen.
-func (fs *families) all() []*family {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	out := []*family{fs.usual}
-	for _, f := range fs.others {
-		out = append(out, f)
-	}
-	return out
-}
-
-func (fs *families) close() error {
-	fs.mu.Lock()
-	if !fs.closed {
-		fs.closed = true
-		close(fs.stop)
-	}
-	fs.mu.Unlock()
-	fs.keepers.Wait()
-	return errors.Join(append(fs.unclosed, fs.usual.close())...)
+	return err
 }

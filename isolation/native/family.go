@@ -25,8 +25,6 @@ type family struct {
 	use     *images.Use // of image; nil for the engine's own, which stays
 	modules []string
 	pool    *pool.Pool[*liveSandbox]
-	holders int           // who is making a sandbox of it; the families' lock guards it
-	evicted chan struct{} // closed when it cannot be chosen any more
 
 	up atomic.Pointer[zygote] // zygote, for those who must not wait for its boot
 
@@ -37,7 +35,7 @@ type family struct {
 }
 
 func newFamily(e *Engine, key familyKey, image *images.Image, use *images.Use) (*family, error) {
-	f := &family{engine: e, key: key, image: image, use: use, modules: e.cfg.Preload, evicted: make(chan struct{})}
+	f := &family{engine: e, key: key, image: image, use: use, modules: e.cfg.Preload}
 	if key.module != "" {
 		f.modules = append(slices.Clone(f.modules), key.module)
 	}
@@ -134,28 +132,6 @@ func (f *family) buryRetired(all bool) error {
 		return true
 	})
 	return errors.Join(errs...)
-}
-
-// close ends everything; no sandbox that was handed out may be live.
-func (f *family) close() error {
-	f.pool.Close()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closed = true
-	f.retire()
-	err := f.buryRetired(true)
-	if f.use != nil {
-		f.use.Release()
-	}
-	return err
-}
-
-// deserted tells whether no sandbox of an evicted family is left.
-func (f *family) deserted() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.retire()
-	return !slices.ContainsFunc(f.retired, func(z *zygote) bool { return z.alive() && z.users.Load() > 0 })
 }
 
 func (f *family) describe(err error) []slog.Attr {
