@@ -24,11 +24,15 @@ func plan(l sandbox.Limits) isolation.Plan {
 
 // runOnce runs a script in a sandbox of its own.
 func runOnce(ctx context.Context, e *oci.Engine, l sandbox.Limits, text string) (pyrunner.Ending, error) {
-	sb, err := e.Create(ctx, plan(l))
+	return runPlan(ctx, e, plan(l), text)
+}
+
+func runPlan(ctx context.Context, e *oci.Engine, p isolation.Plan, text string) (pyrunner.Ending, error) {
+	sb, err := e.Create(ctx, p)
 	if err != nil {
 		return pyrunner.Ending{}, err
 	}
-	end, err := sb.Converse(pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, l)).Run()
+	end, err := sb.Converse(pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, p.Limits)).Run()
 	return end, errors.Join(err, sb.Destroy(context.WithoutCancel(ctx)))
 }
 
