@@ -119,7 +119,7 @@ need-python:
 	@.ci/need python3:/usr/bin/python3
 
 need-runtimes:
-	@.ci/need runc:runc crun:crun runsc:runsc
+	@.ci/need runc:runc crun:crun runsc:runsc docker.io:dockerd
 
 need-root:
 	@[ "$$(id -u)" = 0 ] || { echo "this lane needs root: run it as root, or run make test for what you may run"; exit 1; }

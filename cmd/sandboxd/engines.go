@@ -20,6 +20,7 @@ import (
 	"github.com/sandboxd/sandboxd/images"
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
 	"github.com/sandboxd/sandboxd/isolation"
+	"github.com/sandboxd/sandboxd/isolation/docker"
 	"github.com/sandboxd/sandboxd/isolation/native"
 	"github.com/sandboxd/sandboxd/isolation/oci"
 	"github.com/sandboxd/sandboxd/isolation/process"
@@ -41,6 +42,7 @@ func engineMakers() []engineMaker {
 		{oci.Runsc, ociName, checkSection(newOCISection), makeOCI(oci.Runsc)},
 		{oci.Crun, ociName, checkSection(newOCISection), makeOCI(oci.Crun)},
 		{oci.Runc, ociName, checkSection(newOCISection), makeOCI(oci.Runc)},
+		{docker.Name, docker.Name, checkSection(newDockerSection), makeDocker},
 		{process.Name, process.Name, checkSection(newProcessSection), makeProcess},
 	}
 }

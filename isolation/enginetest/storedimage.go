@@ -16,13 +16,13 @@ import (
 
 // StoredImage imports a small Debian with Python, by the name of "base", into a
 // store that sandboxes can reach.
-func StoredImage(t *testing.T) *store.Store {
+func StoredImage(t testing.TB) *store.Store {
 	t.Helper()
 	return storeOf(t, baseArchive(t))
 }
 
 // baseArchive is a small Debian with Python, made once and kept for a week.
-func baseArchive(t *testing.T) string {
+func baseArchive(t testing.TB) string {
 	t.Helper()
 	testenv.Root(t)
 	mmdebstrap := testenv.Binary(t, "mmdebstrap")
@@ -54,7 +54,7 @@ func baseArchive(t *testing.T) string {
 }
 
 // storeOf imports an archive into a store that sandboxes can reach.
-func storeOf(t *testing.T, archive string) *store.Store {
+func storeOf(t testing.TB, archive string) *store.Store {
 	t.Helper()
 	dir := t.TempDir()
 	for d := dir; filepath.Base(d) != "tmp" && d != "/"; d = filepath.Dir(d) {

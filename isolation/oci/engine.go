@@ -249,7 +249,7 @@ func (e *Engine) confinement(r *rootfs, l sandbox.Limits) (pyrunner.Confinement,
 func (e *Engine) rlimits(r *rootfs, l sandbox.Limits) ([]pyrunner.Rlimit, error) {
 	limits, err := e.confine(r).Rlimits(l)
 	if err == nil && e.traits.ownKernel {
-		limits = ownKernelRlimits(limits, l.Threads)
+		limits = isolation.OwnKernelRlimits(limits, l.Threads)
 	}
 	return limits, err
 }
