@@ -20,6 +20,7 @@ var trees = []tree{
 	{path: "internal/linux", allow: []string{"=sandbox", "internal/linux", "internal/rollback"}},
 	{path: "internal/rollback"},
 	{path: "internal/testenv", allow: []string{"internal/linux"}},
+	{path: "internal/dockertest", allow: []string{"internal/testenv"}},
 
 	{path: "isolation", allow: []string{"sandbox", "internal/linux", "internal/rollback"}},
 	{path: "images", allow: []string{"sandbox", "internal/linux", "internal/rollback"}},
@@ -57,7 +58,7 @@ var trees = []tree{
 // testAlso is what every test file may import beside what its package may.
 var testAlso = []string{
 	"sandbox", "=isolation", "isolation/fake", "isolation/enginetest",
-	"internal/linux", "internal/testenv", "internal/apiclient", "images",
+	"internal/linux", "internal/testenv", "internal/dockertest", "internal/apiclient", "images",
 }
 
 // outside is who alone may import a package that is not ours.
