@@ -14,6 +14,7 @@ const exact = "="
 
 // trees from the bottom up. The longest matching path decides.
 var trees = []tree{
+	{path: "."}, // embeds Dockerfile.python
 	{path: "sandbox"},
 	{path: "sandbox/pyrunner", allow: []string{"=sandbox"}},
 
@@ -26,6 +27,7 @@ var trees = []tree{
 	{path: "images", allow: []string{"sandbox", "internal/linux", "internal/rollback"}},
 	{path: "images/unpack", allow: []string{"=sandbox", "internal/linux"}},
 	{path: "images/source", allow: []string{"=sandbox"}},
+	{path: "images/build", allow: []string{"=.", "=sandbox", "images/source"}},
 	{path: "images/store", allow: []string{"=sandbox", "images", "internal/linux", "internal/rollback"}},
 	{path: "isolation/enginetest", allow: []string{"sandbox", "=isolation", "images", "internal/linux", "internal/testenv"}},
 	{path: "isolation/fake", allow: []string{"sandbox", "=isolation"}},
