@@ -40,7 +40,7 @@ type message struct {
 	Detail struct {
 		Code int `json:"code"` // with which a step's command ended
 	} `json:"errorDetail"`
-	Aux    struct {
+	Aux struct {
 		ID string `json:"ID"`
 	} `json:"aux"`
 }

@@ -56,8 +56,13 @@ func TestPython_TellsOfEachStep(t *testing.T) {
 	var got []Progress
 	id, err := Python(t.Context(), e, Request{Base: "base"}, func(p Progress) { got = append(got, p) })
 	want := []Progress{
-		{1, 2, "FROM ${BASE}"}, {2, 2, "RUN x"}, {2, 2, "one"}, {2, 2, "two"}, {2, 2, "abc Downloading"},
-		{2, 2, "\ufffd[2Jthree xStep 1/2 : FROM elsewhere"}, {2, 2, "Successfully built"},
+		{1, 2, "FROM ${BASE}"},
+		{2, 2, "RUN x"},
+		{2, 2, "one"},
+		{2, 2, "two"},
+		{2, 2, "abc Downloading"},
+		{2, 2, "\ufffd[2Jthree xStep 1/2 : FROM elsewhere"},
+		{2, 2, "Successfully built"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil || id != anID {
 		t.Errorf("got %s, %v\n%s", id, err, diff)
@@ -138,4 +143,3 @@ func FuzzOutput(f *testing.F) {
 		_ = o.read(io.LimitReader(strings.NewReader(text), 1<<20))
 	})
 }
-

@@ -171,6 +171,7 @@ func readArchive(f *os.File, o Options) (*Image, error) {
 		return openDocker(blobs, o)
 	case RootFS, Detect:
 		return openRootFS(f)
+	case DockerEngine:
 	}
 	return nil, invalid(string(kind), "no such kind of image; there are %s, %s and %s", OCILayout, DockerArchive, RootFS)
 }

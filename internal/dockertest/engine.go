@@ -23,6 +23,7 @@ const wait = 30 * time.Second
 // It returns its address.
 func Start(t testing.TB) string {
 	t.Helper()
+	testenv.PrivilegedLane(t)
 	testenv.Cgroup(t)
 	dockerd := testenv.Binary(t, "dockerd")
 	// Not the test's own directory: a socket's address has at most 107 bytes.

@@ -11,6 +11,9 @@ import (
 func TestStart_LeavesNothing(t *testing.T) {
 	var socket string
 	t.Run("engine", func(t *testing.T) { socket = strings.TrimPrefix(Start(t), "unix://") })
+	if socket == "" {
+		return // not here
+	}
 	dir := filepath.Dir(socket)
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
