@@ -27,6 +27,7 @@ type Progress struct {
 const (
 	maxMessageBytes = 1 << 20
 	maxOutputBytes  = 4 << 20
+	maxPullBytes    = 64 << 20 // an Engine tells of each layer several times a second
 	maxLineBytes    = 400
 	tailLines       = 20
 )
@@ -34,8 +35,9 @@ const (
 // message is one of those that the Engine streams.
 type message struct {
 	Stream string `json:"stream"`
-	Status string `json:"status"` // of a base that is fetched
-	Layer  string `json:"id"`     // of such a status
+	Status string `json:"status"`   // of a base that is fetched
+	Layer  string `json:"id"`       // of such a status
+	Bar    string `json:"progress"` // of such a status, drawn
 	Error  string `json:"error"`
 	Detail struct {
 		Code int `json:"code"` // with which a step's command ended
@@ -54,9 +56,20 @@ type output struct {
 	image   string
 }
 
-// read reads to the end, and returns what went wrong with the build.
-func (o *output) read(r io.Reader) error {
-	bounded := &io.LimitedReader{R: r, N: maxOutputBytes + 1}
+// build reads to a build's end, and returns what went wrong with it.
+func (o *output) build(r io.Reader) error {
+	if err := o.read(r, maxOutputBytes); err != nil {
+		return err
+	}
+	if o.image == "" {
+		return sandbox.Errorf(sandbox.KindUnavailable, "build image", "Docker Engine", "it ended the build without a word")
+	}
+	return nil
+}
+
+// read reads to the end, and returns what went wrong by the Engine's own account.
+func (o *output) read(r io.Reader, most int64) error {
+	bounded := &io.LimitedReader{R: r, N: most + 1}
 	lines := bufio.NewScanner(bounded)
 	lines.Buffer(make([]byte, 0, 64<<10), maxMessageBytes)
 	for lines.Scan() {
@@ -74,13 +87,10 @@ func (o *output) read(r io.Reader) error {
 	o.flush()
 	switch err := lines.Err(); {
 	case bounded.N <= 0, errors.Is(err, bufio.ErrTooLong):
-		return sandbox.Errorf(sandbox.KindExhausted, "build image", o.where(), "its output is longer than %d bytes", maxOutputBytes)
-	case err != nil:
+		return sandbox.Errorf(sandbox.KindExhausted, "build image", o.where(), "its output is longer than %d bytes", most)
+	default:
 		return err
-	case o.image == "":
-		return sandbox.Errorf(sandbox.KindUnavailable, "build image", "Docker Engine", "it ended the build without a word")
 	}
-	return nil
 }
 
 func (o *output) take(m message) error {
@@ -93,7 +103,7 @@ func (o *output) take(m message) error {
 			return sandbox.Errorf(sandbox.KindUnavailable, "build image", "Docker Engine", "it calls the image %q, which is no digest", printable(m.Aux.ID))
 		}
 		o.image = m.Aux.ID
-	case m.Status != "":
+	case m.Status != "" && m.Bar == "":
 		o.line(strings.TrimSpace(m.Layer + " " + m.Status))
 	}
 	for text := m.Stream; text != ""; {
@@ -141,7 +151,7 @@ func (o *output) line(text string) {
 
 func (o *output) where() string {
 	if o.at.Step == 0 {
-		return "before the first step"
+		return "base"
 	}
 	return fmt.Sprintf("step %d of %d: %.80s", o.at.Step, o.at.Steps, o.at.Text)
 }
@@ -153,12 +163,9 @@ func (o *output) failure(m message) error {
 	if m.Detail.Code != 0 {
 		what = fmt.Sprintf("it ended with %d", m.Detail.Code)
 	}
-	kind, mend := sandbox.KindInvalid, ""
-	if strings.HasPrefix(o.at.Text, "FROM ") {
-		kind, mend = sandbox.KindNotFound, "name a base that the Engine has, or one that it can fetch"
-	}
 	return &sandbox.Error{
-		Kind: kind, Op: "build image", Subject: o.where(), Mend: mend, Err: errors.New(strings.Join(append([]string{what}, o.tail...), "\n")),
+		Kind: sandbox.KindInvalid, Op: "build image", Subject: o.where(),
+		Err: errors.New(strings.Join(append([]string{what}, o.tail...), "\n")),
 	}
 }
 

@@ -20,21 +20,39 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const anID = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// fakeEngine has a base and says what it is told of a build.
+// base is an image to build on.
+type base struct{ names, triggers []string }
+
+// fakeEngine has bases, can fetch one, and says what it is told of a build.
 func fakeEngine(t *testing.T, say func(w io.Writer)) (e source.Engine, pruned *string) {
 	t.Helper()
 	pruned = new(string)
+	fetched := false
+	bases := map[string]base{
+		"base":     {names: []string{"base:latest"}},
+		"nameless": {},
+		"busy":     {names: []string{"busy:latest"}, triggers: []string{"ADD http://localhost/ /secret"}},
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /images/{rest...}", func(w http.ResponseWriter, r *http.Request) {
-		if !strings.Contains(r.URL.Path, "base") {
+		name := strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/images/"), "/json")
+		if _, known := bases[name]; !known && !fetched {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"Id": anID, "RepoTags": []string{"base:latest"}, "Size": 1})
+		_ = json.NewEncoder(w).Encode(map[string]any{"Id": anID, "RepoTags": bases[name].names, "Config": map[string]any{"OnBuild": bases[name].triggers}})
+	})
+	mux.HandleFunc("POST /images/create", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("fromImage") == "docker.io/library/none" {
+			_, _ = io.WriteString(w, `{"status":"Pulling","id":"x"}`+"\n"+`{"errorDetail":{"message":"manifest unknown"},"error":"manifest unknown"}`)
+			return
+		}
+		fetched, bases["far:1"] = true, base{names: []string{"far:1"}}
+		_, _ = io.WriteString(w, strings.Repeat(`{"status":"Downloading","id":"x","progress":"[=>]"}`+"\n", 100_000)+`{"status":"Pulled"}`)
 	})
 	mux.HandleFunc("POST /build", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
-		if q.Get("networkmode") != "none" || q.Get("forcerm") != "1" || !strings.Contains(q.Get("buildargs"), `"BASE":"`+anID) {
+		if want := map[bool]string{false: "none", true: ""}[fetched]; q.Get("networkmode") != want || q.Get("forcerm") != "1" || !strings.Contains(q.Get("buildargs"), `"BASE":"`+anID) {
 			t.Errorf("asked for %v", q)
 		}
 		say(w)
@@ -50,7 +68,7 @@ func fakeEngine(t *testing.T, say func(w io.Writer)) (e source.Engine, pruned *s
 func TestPython_TellsOfEachStep(t *testing.T) {
 	e, pruned := fakeEngine(t, func(w io.Writer) {
 		fmt.Fprint(w, `{"stream":"Step 1/2 : FROM ${BASE}"}`+"\r\n"+`{"stream":"\n"}`+"\n\n"+`{"stream":"Step 2/2 : RUN x\none\ntw"}`+"\n")
-		fmt.Fprint(w, `{"stream":"o\n\u001b[2Jthree\tx"}`+"\n"+`{"status":"Downloading","id":"abc","progress":"[=>]"}`+"\n")
+		fmt.Fprint(w, `{"stream":"o\n\u001b[2Jthree\tx"}`+"\n"+`{"status":"Downloading","id":"abc","progress":"[=>]"}`+"\n"+`{"status":"Pull complete","id":"abc"}`+"\n")
 		fmt.Fprint(w, `{"stream":"Step 1/2 : FROM elsewhere\n"}`+"\n"+`{"aux":{"ID":"`+anID+`"}}`+"\n"+`{"stream":"Successfully built"}`)
 	})
 	var got []Progress
@@ -60,7 +78,7 @@ func TestPython_TellsOfEachStep(t *testing.T) {
 		{2, 2, "RUN x"},
 		{2, 2, "one"},
 		{2, 2, "two"},
-		{2, 2, "abc Downloading"},
+		{2, 2, "abc Pull complete"},
 		{2, 2, "\ufffd[2Jthree xStep 1/2 : FROM elsewhere"},
 		{2, 2, "Successfully built"},
 	}
@@ -100,7 +118,6 @@ func TestPython_BoundsWhatAnEngineSays(t *testing.T) {
 		"half a message":  {once(`{"stream":"St`), sandbox.KindUnavailable, "cannot be read"},
 		"other image":     {once(`{"aux":{"ID":"../../containers/x"}}`), sandbox.KindUnavailable, "no digest"},
 		"error":           {once(`{"stream":"Step 2/3 : RUN x\nlast\u001b words\n"}` + "\n" + `{"errorDetail":{"code":7},"error":"it did"}`), sandbox.KindInvalid, "step 2 of 3: RUN x: it ended with 7\nlast\ufffd words"},
-		"error, no base":  {once(`{"stream":"Step 1/3 : FROM x\n"}` + "\n" + `{"error":"no such host"}`), sandbox.KindNotFound, "no such host"},
 		"error, long":     {once(`{"stream":"` + strings.Repeat("x\\n", 5000) + `"}` + "\n" + `{"error":"` + strings.Repeat("y", 50000) + `"}`), sandbox.KindInvalid, "yyy"},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -116,11 +133,34 @@ func TestPython_BoundsWhatAnEngineSays(t *testing.T) {
 	}
 }
 
-func TestPython_NoBaseNoBuild(t *testing.T) {
+func TestPython_UnfitBasesAreRefused(t *testing.T) {
 	e, _ := fakeEngine(t, func(io.Writer) { t.Error("built") })
-	_, err := Python(t.Context(), e, Request{Base: "other"}, nil)
-	if sandbox.KindOf(err) != sandbox.KindNotFound || !strings.Contains(err.Error(), "base other") {
-		t.Error(err)
+	for _, c := range []struct {
+		base    string
+		network bool
+		kind    sandbox.Kind
+		want    string
+	}{
+		{"other", false, sandbox.KindNotFound, "base other"},
+		{"none", true, sandbox.KindNotFound, "manifest unknown"},
+		{"sha256:" + strings.Repeat("1", 64), true, sandbox.KindNotFound, "does not have it"},
+		{"nameless", false, sandbox.KindInvalid, "no name"},
+		{"busy", false, sandbox.KindInvalid, "1 ONBUILD triggers"},
+	} {
+		_, err := Python(t.Context(), e, Request{Base: c.base, Network: c.network}, nil)
+		if err == nil || sandbox.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: got %v", c, err)
+		}
+	}
+}
+
+// TestPython_FetchesItsBase only where the network is allowed.
+func TestPython_FetchesItsBase(t *testing.T) {
+	e, _ := fakeEngine(t, func(w io.Writer) { _, _ = io.WriteString(w, `{"aux":{"ID":"`+anID+`"}}`) })
+	var got []Progress
+	_, err := Python(t.Context(), e, Request{Base: "far:1", Network: true}, func(p Progress) { got = append(got, p) })
+	if diff := cmp.Diff([]Progress{{Text: "Pulled"}}, got); diff != "" || err != nil {
+		t.Errorf("%v\n%s", err, diff)
 	}
 }
 
@@ -140,6 +180,6 @@ func FuzzOutput(f *testing.F) {
 				t.Errorf("tells %q", p.Text)
 			}
 		}}
-		_ = o.read(io.LimitReader(strings.NewReader(text), 1<<20))
+		_ = o.build(io.LimitReader(strings.NewReader(text), 1<<20))
 	})
 }

@@ -47,23 +47,26 @@ func Python(ctx context.Context, e source.Engine, r Request, progress func(Progr
 		return "", err
 	}
 	defer func() { err = errors.Join(err, api.Close()) }()
-	b := builder{engine: e, api: api, mark: rand.Text()}
+	b := builder{engine: e, api: api, mark: rand.Text(), output: output{tell: progress}}
+	if progress == nil {
+		b.output.tell = func(Progress) {}
+	}
 	base, err := b.base(ctx, r)
 	if err != nil {
-		return "", err
+		return "", b.failure(ctx, err)
 	}
-	o := output{tell: progress}
-	if progress == nil {
-		o.tell = func(Progress) {}
+	if err := b.run(ctx, r.arguments(base), r.Network); err != nil {
+		return "", errors.Join(b.failure(ctx, err), b.cleanUp(ctx))
 	}
-	if err := b.run(ctx, r.arguments(base), r.Network, &o); err != nil {
-		err = e.Failure(ctx, "build image", "", err)
-		if ctx.Err() != nil { // whatever was heard first
-			err = &sandbox.Error{Kind: sandbox.KindCanceled, Op: "build image", Subject: o.where(), Err: context.Cause(ctx)}
-		}
-		return "", errors.Join(err, b.cleanUp(ctx))
+	return b.output.image, nil
+}
+
+// failure says that a build was broken off, whatever was heard of that first.
+func (b *builder) failure(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return &sandbox.Error{Kind: sandbox.KindCanceled, Op: "build image", Subject: b.output.where(), Err: context.Cause(ctx)}
 	}
-	return o.image, nil
+	return b.engine.Failure(ctx, "build image", "", err)
 }
 
 // Remove removes from an Engine what Python has made, when it has been imported.
@@ -89,17 +92,28 @@ type builder struct {
 	engine source.Engine
 	api    *client.Client
 	mark   string
+	output output
 }
 
-// base chooses what to build on: by its ID where the Engine has it, so that it is
-// the image that was looked at. One without a name would be removed together with
-// what is built on it.
+// base chooses what to build on: by its ID, so that it is the image that was looked
+// at. One without a name would be removed together with what is built on it, and
+// one with triggers has steps of its own, which fetch what they like and copy from
+// other images of the Engine.
 func (b *builder) base(ctx context.Context, r Request) (string, error) {
 	name := cmp.Or(r.Base, defaultBase())
 	found, err := b.engine.Find(ctx, b.api, name)
+	if sandbox.KindOf(err) == sandbox.KindNotFound && r.Network && !source.IsImageID(name) {
+		if err := b.pull(ctx, name); err != nil {
+			return "", err
+		}
+		found, err = b.engine.Find(ctx, b.api, name)
+	}
+	unfit := func(mend, format string, args ...any) error {
+		return &sandbox.Error{
+			Kind: sandbox.KindInvalid, Op: "build image", Subject: "base " + name, Err: fmt.Errorf(format, args...), Mend: mend,
+		}
+	}
 	switch {
-	case sandbox.KindOf(err) == sandbox.KindNotFound && r.Network:
-		return name, nil
 	case sandbox.KindOf(err) == sandbox.KindNotFound:
 		return "", &sandbox.Error{
 			Kind: sandbox.KindNotFound, Op: "build image", Subject: "base " + name, Err: errors.New("the Docker Engine does not have it"),
@@ -108,12 +122,24 @@ func (b *builder) base(ctx context.Context, r Request) (string, error) {
 	case err != nil:
 		return "", err
 	case !found.Named:
-		return "", &sandbox.Error{
-			Kind: sandbox.KindInvalid, Op: "build image", Subject: "base " + name, Err: errors.New("the Docker Engine has no name for it"),
-			Mend: "docker tag it",
-		}
+		return "", unfit("docker tag it", "the Docker Engine has no name for it")
+	case found.Triggers > 0:
+		return "", unfit("take another base", "it has %d ONBUILD triggers", found.Triggers)
 	}
 	return found.ID, nil
+}
+
+// pull has the Engine fetch a base.
+func (b *builder) pull(ctx context.Context, name string) (err error) {
+	said, err := b.api.ImagePull(ctx, name, image.PullOptions{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, said.Close()) }()
+	if err = b.output.read(said, maxPullBytes); sandbox.KindOf(err) == sandbox.KindInvalid {
+		return &sandbox.Error{Kind: sandbox.KindNotFound, Op: "pull image", Subject: "base " + name, Err: err}
+	}
+	return err
 }
 
 var defaultBaseLine = regexp.MustCompile(`(?m)^ARG BASE=(\S+)$`)
@@ -127,7 +153,7 @@ func defaultBase() string {
 }
 
 // run builds, and reads what the Engine says to its end.
-func (b *builder) run(ctx context.Context, arguments map[string]*string, network bool, o *output) (err error) {
+func (b *builder) run(ctx context.Context, arguments map[string]*string, network bool) (err error) {
 	files, err := buildContext(b.mark)
 	if err != nil {
 		return err
@@ -145,7 +171,7 @@ func (b *builder) run(ctx context.Context, arguments map[string]*string, network
 	}
 	// Hanging up is what ends a build: the Engine notices, and stops it.
 	defer func() { err = errors.Join(err, answer.Body.Close()) }()
-	return o.read(answer.Body)
+	return b.output.build(answer.Body)
 }
 
 const fromLine = "\nFROM ${BASE}\n"

@@ -126,9 +126,10 @@ const askFor = 30 * time.Second
 
 // Found is an image of an Engine.
 type Found struct {
-	ID    string
-	Bytes int64 // of its layers, roughly
-	Named bool  // whether the Engine has a name for it
+	ID       string
+	Bytes    int64 // of its layers, roughly
+	Named    bool  // whether the Engine has a name for it
+	Triggers int   // what it has Engines do when something is built on it
 }
 
 // Find looks an image up.
@@ -152,7 +153,11 @@ func (e Engine) Find(ctx context.Context, api *client.Client, name string) (Foun
 	if !IsImageID(answer.ID) {
 		return Found{}, sandbox.Errorf(sandbox.KindUnavailable, op, name, "the Docker Engine calls it %q, which is no digest", printable(answer.ID))
 	}
-	return Found{ID: answer.ID, Bytes: max(0, answer.Size), Named: len(answer.RepoTags)+len(answer.RepoDigests) > 0}, nil
+	found := Found{ID: answer.ID, Bytes: max(0, answer.Size), Named: len(answer.RepoTags)+len(answer.RepoDigests) > 0}
+	if answer.Config != nil {
+		found.Triggers = len(answer.Config.OnBuild)
+	}
+	return found, nil
 }
 
 // Saved is an image on its way out of an Engine.
