@@ -93,10 +93,20 @@ func (c *Client) ImportImage(ctx context.Context, a Archive, progress func(sandb
 			query.Set(key, value)
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://sandboxd/v1/images/import?"+query.Encode(), io.NopCloser(a.Content))
+	// The transport would wait for a read of the content even when ctx has ended,
+	// and one of a terminal or a pipe may take for ever. The copying goroutine is
+	// therefore not waited for: it ends with the content.
+	body, content := io.Pipe()
+	defer body.Close()
+	defer context.AfterFunc(ctx, func() { _ = body.CloseWithError(context.Cause(ctx)) })()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://sandboxd/v1/images/import?"+query.Encode(), body)
 	if err != nil {
 		return Image{}, err
 	}
+	go func() {
+		_, err := io.Copy(content, a.Content)
+		content.CloseWithError(err)
+	}()
 	req.Header.Set("Content-Type", "application/x-tar")
 	req.Header.Set("Expect", "100-continue") // a refusal should not cost the sending
 	if req.ContentLength = a.Bytes; a.Bytes == 0 {
