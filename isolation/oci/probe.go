@@ -46,6 +46,7 @@ func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
 		Engine: e.Name(), Limits: e.limitSupport(),
 		Interpreter: "Python " + e.cfg.Image.PythonVersion + " at " + e.cfg.Image.Interpreter,
 		Image:       e.cfg.Image.Name + " " + e.cfg.Image.Digest,
+		Images:      e.cfg.Images != nil,
 	}
 	reports, err := e.look(ctx, &support)
 	if err != nil {
