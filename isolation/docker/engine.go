@@ -152,17 +152,6 @@ func (e *Engine) take(ctx context.Context, img *dockerImage, l sandbox.Limits) (
 	return s, nil
 }
 
-// shape is what of the limits is built into a container. The rest can be set
-// afterwards.
-type shape struct {
-	workspaceBytes, workspaceInodes int64
-	processes                       bool
-}
-
-func shapeOf(l sandbox.Limits) shape {
-	return shape{l.WorkspaceBytes, l.WorkspaceInodes, l.Processes > 0}
-}
-
 // fits tells whether a sandbox that was made with default limits can get these.
 // runsc changes none of a container that runs.
 func (e *Engine) fits(l sandbox.Limits) bool {
@@ -170,19 +159,16 @@ func (e *Engine) fits(l sandbox.Limits) bool {
 	if e.facts().ownKernel && (l.MemoryBytes != d.MemoryBytes || e.tasks(l) != e.tasks(d)) {
 		return false
 	}
-	return shapeOf(l) == shapeOf(d)
+	return isolation.ShapeOf(l) == isolation.ShapeOf(d)
 }
 
-// making are the limits under which a container is made: those of the run, but
-// with room for the runtime, which works inside them.
+// making are the limits under which a container is made. gVisor's cannot be changed
+// later.
 func (e *Engine) making(l sandbox.Limits) sandbox.Limits {
 	if e.facts().ownKernel {
 		return l
 	}
-	d := sandbox.DefaultLimits()
-	l.MemoryBytes = max(l.MemoryBytes, d.MemoryBytes)
-	l.Threads = max(l.Threads, d.Threads)
-	return l
+	return isolation.RoomToMake(l)
 }
 
 // tasks is the pids limit.

@@ -72,7 +72,8 @@ func (e *Engine) findImage(ctx context.Context, digest string) (*dockerImage, er
 	return e.storedImage(ctx, use.Image)
 }
 
-// forget has the images looked for again: somebody may have removed one.
+// forget has an image looked for again that somebody has removed, and what was proven
+// with it proven anew: by its name, another may be found.
 func (e *Engine) forget(img *dockerImage) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -80,6 +81,9 @@ func (e *Engine) forget(img *dockerImage) {
 		if known == img {
 			delete(e.images, digest)
 		}
+	}
+	if img.isDefault {
+		e.support = nil
 	}
 }
 
