@@ -13,14 +13,14 @@ FUZZTIME ?= 20s
 VM       ?= full
 COUNT    ?= 6
 
-ROOT_PACKAGES := ./internal/linux/... ./images/... ./isolation/...
+ROOT_PACKAGES := ./internal/linux/... ./internal/dockertest/... ./images/... ./isolation/...
 GENERATED     := $(wildcard daemon/httpapi/openapi.yaml docs/limits.md)
 LINTER        := build/tools/golangci-lint
 IS_ROOT       := $(filter 0,$(shell id -u))
 comma         := ,
 
-.PHONY: help build demo gen check-gen fmt lint test test-unit test-root test-engines test-e2e test-vm \
-	cases humaneval bench bench-go fuzz cover ci clean need-python need-root need-runtimes
+.PHONY: help build base demo gen check-gen fmt lint test test-unit test-root test-engines test-e2e test-vm \
+	cases humaneval bench bench-go fuzz cover ci clean need-python need-root need-runtimes need-engine
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
@@ -29,6 +29,11 @@ help: ## Show this list
 build: ## Build sandboxd and sandboxctl into build/
 	@mkdir -p build
 	@CGO_ENABLED=0 $(GO) build -trimpath -o build/ ./cmd/sandboxd ./cmd/sandboxctl
+
+base: ## Make build/base.tar, a small Debian with Python for images [PACKAGES="python3-numpy ..."]
+	@.ci/need mmdebstrap:mmdebstrap
+	@.ci/base build/base.tar $(PACKAGES)
+	@echo "build/base.tar: import it as it is, or build on it: docker import build/base.tar local/pybase"
 
 demo: build need-python ## Start a private daemon, judge the examples, show the isolation layers
 	@examples/demo.sh
@@ -68,11 +73,11 @@ test-unit: need-python ## Unit lane: Go with the race detector, guest and runner
 	@$(PYTHON) -B -m unittest discover -s sandbox/pyrunner/guest/tests -t sandbox/pyrunner/guest
 	@$(PYTHON) -B -m unittest discover -s internal/cases/tests -t internal/cases
 
-test-root: need-root need-python need-runtimes ## Root lane: kernel packages, images and engines on this machine
+test-root: need-root need-python need-runtimes need-engine ## Root lane: kernel packages, images and engines on this machine
 	@.ci/need mmdebstrap:mmdebstrap
 	@SANDBOXD_LANE=root $(GO) test -count=1 -p 1 -timeout 15m $(ROOT_PACKAGES)
 
-test-engines: need-root need-python need-runtimes ## Every engine by the whole conformance suite, hostile programs included
+test-engines: need-root need-python need-runtimes need-engine ## Every engine by the whole conformance suite, hostile programs included
 	@.ci/need mmdebstrap:mmdebstrap
 	@SANDBOXD_LANE=root SANDBOXD_ENGINES=all $(GO) test -count=1 -p 1 -timeout 20m ./isolation/...
 
@@ -83,14 +88,14 @@ test-vm: ## The root lane and must cases under cgroup v2 in a VM (VM=reduced: un
 	@.ci/need qemu-system-x86:qemu-system-x86_64 mmdebstrap:mmdebstrap cpio:cpio python3:/usr/bin/python3
 	@$(PYTHON) -B internal/vm/run.py $(VM) $(if $(KERNEL),--kernel $(KERNEL)) $(if $(CASES),--cases "$(CASES)")
 
-cases: need-python build ## Judge a case file against the real daemon: CASES=FILE [GROUP= ENGINE= INTEGRITY= LEVEL= ONLY=id,id]
+cases: need-python build ## Judge a case file against the real daemon: CASES=FILE [GROUP= ENGINE= CONFIG=FILE INTEGRITY= LEVEL= ONLY=id,id]
 	@test -n "$(CASES)" || { echo "say which: make cases CASES=FILE"; exit 2; }
-	@$(PYTHON) -B internal/cases "$(CASES)" --build build $(if $(GROUP),--group $(GROUP)) $(if $(ENGINE),--engine $(ENGINE)) \
+	@$(PYTHON) -B internal/cases "$(CASES)" --build build $(if $(GROUP),--group $(GROUP)) $(if $(ENGINE),--engine $(ENGINE)) $(if $(CONFIG),--config "$(CONFIG)") \
 		$(if $(INTEGRITY),--integrity $(INTEGRITY)) $(if $(LEVEL),--level $(LEVEL)) $(if $(ONLY),--only $(ONLY))
 
-humaneval: need-python build ## Judge HumanEval problems, solved and unsolved: HUMANEVAL=FILE [ENGINE=]
+humaneval: need-python build ## Judge HumanEval problems, solved and unsolved: HUMANEVAL=FILE [ENGINE= CONFIG=FILE]
 	@test -n "$(HUMANEVAL)" || { echo "say which: make humaneval HUMANEVAL=FILE"; exit 2; }
-	@$(PYTHON) -B internal/cases/humaneval.py "$(HUMANEVAL)" --build build $(if $(ENGINE),--engine $(ENGINE))
+	@$(PYTHON) -B internal/cases/humaneval.py "$(HUMANEVAL)" --build build $(if $(ENGINE),--engine $(ENGINE)) $(if $(CONFIG),--config "$(CONFIG)")
 
 bench: need-root need-python build ## Measure a private daemon against a plain subprocess into build/bench.json [BENCH="--full --check"]
 	@.ci/need python3-numpy:/usr/lib/python3/dist-packages/numpy
@@ -120,6 +125,9 @@ need-python:
 
 need-runtimes:
 	@.ci/need runc:runc crun:crun runsc:runsc docker.io:dockerd
+
+need-engine:
+	@.ci/need docker.io:dockerd
 
 need-root:
 	@[ "$$(id -u)" = 0 ] || { echo "this lane needs root: run it as root, or run make test for what you may run"; exit 1; }

@@ -1,6 +1,10 @@
 package images
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/sandboxd/sandboxd/sandbox"
+)
 
 // Source is where engines find the images that runs name. Implementations are
 // safe for concurrent use.
@@ -8,6 +12,23 @@ type Source interface {
 	// Acquire takes an image into use by name or digest. One that is not known is
 	// an Error of kind not found.
 	Acquire(reference string) (*Use, error)
+}
+
+// Choose takes the image into use that a reference names: own for none, and for
+// its own name or digest, else one of others, which may be nil.
+func Choose(own *Image, others Source, reference string) (*Use, error) {
+	if own != nil && (reference == "" || reference == own.Name || reference == own.Digest) {
+		return NewUse(own, func() {}), nil
+	}
+	if others == nil {
+		return nil, sandbox.Errorf(sandbox.KindNotFound, "use image", "image", "no image is called %.80q", reference)
+	}
+	use, err := others.Acquire(reference)
+	if err == nil && own != nil && use.Image.Digest == own.Digest {
+		use.Release()
+		return NewUse(own, func() {}), nil
+	}
+	return use, err
 }
 
 // Use holds an image: until it is released, the image stays.

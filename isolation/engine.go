@@ -76,7 +76,7 @@ type Stats struct {
 // Plan is a spec after defaults, ceilings and choices: all that an engine sees.
 type Plan struct {
 	ID      string         // of the run; [a-z0-9_] only, at most 64 bytes
-	Image   string         // name of the image
+	Image   string         // name or digest of the image; empty for the engine's own
 	Limits  sandbox.Limits // every field set
 	Collect bool           // files of the workspace are collected after the run
 	Files   bool           // it brings files, to be written before the limit of files' size holds
@@ -104,6 +104,7 @@ type Support struct {
 	Limits      map[string]LimitSupport `json:"limits" doc:"By limit name"`
 	Interpreter string                  `json:"interpreter,omitempty" doc:"The Python of its default image"`
 	Image       string                  `json:"image,omitempty" doc:"Name and digest of its default image"`
+	Images      bool                    `json:"images" doc:"It runs stored images, too"`
 	Notes       []string                `json:"notes,omitempty"`
 }
 

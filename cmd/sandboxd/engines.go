@@ -52,24 +52,28 @@ type host struct {
 	stateDir  string
 	sandboxes uint32 // live at once
 	log       *slog.Logger
+	images    images.Source // stored ones
+	// defaultImage is the configured one of runs that name none, empty for the
+	// engine's own.
+	defaultImage string
 }
 
-func newHost(cfg *config.Config, log *slog.Logger) host {
+func newHost(cfg *config.Config, log *slog.Logger, images images.Source) host {
 	// Sandboxes being removed keep their ids for a moment; a probe needs one.
 	const spare = 16
-	return host{stateDir: cfg.StateDir, log: log, sandboxes: uint32(cfg.Admission.MaxConcurrent) + spare} //nolint:gosec // validated to be small
+	return host{stateDir: cfg.StateDir, log: log, images: images, defaultImage: cfg.Images.Default, sandboxes: uint32(cfg.Admission.MaxConcurrent) + spare} //nolint:gosec // validated to be small
 }
 
 // makeEngines makes every engine, in the order in which they are shown. One that
 // cannot be made on this machine is left out with a word to the log: the others
 // can serve all the same, and a request for it is refused.
-func makeEngines(ctx context.Context, cfg *config.Config, log *slog.Logger) ([]isolation.Engine, error) {
+func makeEngines(ctx context.Context, cfg *config.Config, log *slog.Logger, images images.Source) ([]isolation.Engine, error) {
 	if err := checkEngines(cfg); err != nil {
 		return nil, err
 	}
 	var engines []isolation.Engine
 	for _, m := range engineMakers() {
-		e, err := m.make(ctx, newHost(cfg, log), cfg.Engine[m.section])
+		e, err := m.make(ctx, newHost(cfg, log, images), cfg.Engine[m.section])
 		if err != nil {
 			log.LogAttrs(ctx, slog.LevelError, "engine left out", slog.String("engine", m.name), slog.Any("err", err))
 			continue
@@ -89,13 +93,20 @@ func checkEngines(cfg *config.Config) error {
 			errs = append(errs, fmt.Errorf("engine.%s: no engine has such a section", name))
 		}
 	}
+	if allowed := cfg.Engines.Allowed; allowed != nil {
+		for _, name := range *allowed {
+			if !slices.ContainsFunc(engineMakers(), func(m engineMaker) bool { return m.name == name }) {
+				errs = append(errs, fmt.Errorf("engines.allowed: no engine is called %q", name))
+			}
+		}
+	}
 	checked := map[string]bool{}
 	for _, m := range engineMakers() {
 		if checked[m.section] {
 			continue
 		}
 		checked[m.section] = true
-		if err := m.check(newHost(cfg, nil), cfg.Engine[m.section]); err != nil {
+		if err := m.check(newHost(cfg, nil, nil), cfg.Engine[m.section]); err != nil {
 			errs = append(errs, fmt.Errorf("engine.%s: %w", m.section, err))
 		}
 	}
@@ -131,14 +142,14 @@ type nativeSection struct {
 	CgroupParent string   `toml:"cgroup_parent"` // a cgroup that is the daemon's alone
 	Preload      []string `toml:"preload"`       // modules that every zygote imports
 	PreloadSets  []string `toml:"preload_sets"`  // modules that get a zygote of their own, when programs name them
-	Ready        int      `toml:"ready"`         // sandboxes kept ready for the next runs of a preload set, at most
+	Ready        int      `toml:"ready"`         // sandboxes kept ready for the next runs of an image and preload set, at most
 	ReadyBytes   int64    `toml:"ready_bytes"`   // what these may hold of memory
 }
 
 // What is kept ready unless configuration says otherwise: enough for a burst on
 // all of a small machine, within memory that nobody misses.
 const (
-	mostReady       = 1024
+	mostReady       = 512
 	usualReady      = 32
 	usualReadyBytes = 128 << 20
 )
@@ -178,15 +189,15 @@ func makeNative(ctx context.Context, h host, raw map[string]any) (isolation.Engi
 		return nil, err
 	}
 	return native.New(native.Config{
-		Image: image, Cgroups: groups, Arch: runtime.GOARCH, Log: h.log,
+		Image: image, Images: h.images, Cgroups: groups, Arch: runtime.GOARCH, Log: h.log,
 		UIDBase: s.UIDBase, Preload: s.Preload, PreloadSets: s.PreloadSets,
 		Sandboxes: h.sandboxes + s.readySandboxes(), Ready: s.Ready, ReadyBytes: s.ReadyBytes,
 	})
 }
 
-// readySandboxes is how many may be ready at once: of each preload set.
+// readySandboxes is how many may be ready at once: of each image and preload set.
 func (s *nativeSection) readySandboxes() uint32 {
-	return uint32(s.Ready * (1 + len(s.PreloadSets))) //nolint:gosec // both are small, and ids are checked
+	return uint32(s.Ready * (1 + native.MostFamilies)) //nolint:gosec // both are small, and ids are checked
 }
 
 // defaultPreload is what solutions import most from the standard library.

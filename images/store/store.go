@@ -13,10 +13,11 @@ import (
 	"github.com/sandboxd/sandboxd/images"
 	"github.com/sandboxd/sandboxd/images/source"
 	"github.com/sandboxd/sandboxd/images/unpack"
+	"github.com/sandboxd/sandboxd/sandbox"
 )
 
 // HostName is the name of the machine's own image, which is not stored.
-const HostName = "host"
+const HostName = sandbox.HostImage
 
 // Config is what a store needs. Everything is required unless it says otherwise.
 type Config struct {
@@ -33,6 +34,8 @@ type Config struct {
 	Preload []string
 	// Registry says how to pull; the zero value will do.
 	Registry source.Registry
+	// Engine says where the Docker Engine is; the zero value will do.
+	Engine source.Engine
 }
 
 func (c Config) validate() error {

@@ -218,7 +218,7 @@ func (e *DockerEngine) Containers(tb testing.TB) []string {
 // Import gives the Engine a small Debian with Python, by a name and with changes.
 func (e *DockerEngine) Import(tb testing.TB, name string, changes ...string) {
 	tb.Helper()
-	archive, err := os.Open(baseArchive(tb))
+	archive, err := os.Open(BaseArchive(tb))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -125,7 +125,7 @@ func TestSleeper_WokenSleepsOn(t *testing.T) {
 		{"import time\ntime.sleep(0.2)\nprint('right')\n", 0},
 		{"import os, time\ntime.sleep(0.1)\nprint('right', flush=True)\nos._exit(3)\n", 3},
 	} {
-		sb, err := e.Create(t.Context(), isolation.Plan{ID: "woken", Image: "host", Limits: l})
+		sb, err := e.Create(t.Context(), isolation.Plan{ID: "woken", Limits: l})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +168,7 @@ func TestAccident_FirstProcessKilled(t *testing.T) {
 	e := newEngine(t)
 	l := sandbox.DefaultLimits()
 	for range 10 {
-		sb, err := e.Create(t.Context(), isolation.Plan{ID: "first", Image: "host", Limits: l})
+		sb, err := e.Create(t.Context(), isolation.Plan{ID: "first", Limits: l})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -203,7 +203,7 @@ func TestAccident_OwnDeathIsTheProgramsOwn(t *testing.T) {
 		"import os, threading\nthreading.Thread(target=os.kill, args=(os.getpid(), 9)).start()\nos.kill(os.getpid(), 9)\n",
 		"import resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nwhile True:\n    pass\n",
 	} {
-		sb, err := e.Create(t.Context(), isolation.Plan{ID: "own", Image: "host", Limits: l})
+		sb, err := e.Create(t.Context(), isolation.Plan{ID: "own", Limits: l})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +225,7 @@ func TestAccident_OwnDeathIsTheProgramsOwn(t *testing.T) {
 // program has died.
 func runAsKept(ctx context.Context, e *native.Engine, id, text string) (pyrunner.Ending, error) {
 	l := sandbox.DefaultLimits()
-	sb, err := e.Create(ctx, isolation.Plan{ID: id, Image: "host", Limits: l})
+	sb, err := e.Create(ctx, isolation.Plan{ID: id, Limits: l})
 	if err != nil {
 		return pyrunner.Ending{}, err
 	}

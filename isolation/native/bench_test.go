@@ -21,7 +21,7 @@ const (
 
 func benchRun(ctx context.Context, e isolation.Engine, id string) error {
 	solution, tests, limits := benchSolution, benchTests, sandbox.DefaultLimits()
-	sb, err := e.Create(ctx, isolation.Plan{ID: id, Image: "host", Limits: limits})
+	sb, err := e.Create(ctx, isolation.Plan{ID: id, Limits: limits})
 	if err != nil {
 		return err
 	}

@@ -10,16 +10,17 @@ import (
 	"github.com/sandboxd/sandboxd/isolation"
 )
 
-// Config is what the engine needs. Everything but Preload is required.
+// Config is what the engine needs. What may be left out says so.
 type Config struct {
-	Image     *images.Image   // the host's or a stored one; it must stay until the engine is closed
+	Image     *images.Image   // of runs that name none; it must stay until the engine is closed
+	Images    images.Source   // where the others are; nil for none
 	Cgroups   *cgroup.Manager // of a parent that nobody else uses
 	Arch      string          // GOARCH of the images' interpreters
 	Log       *slog.Logger
 	UIDBase   uint32   // first host id; blocks of isolation.IDsPerSandbox from there on
 	Sandboxes uint32   // live at once, at most, ready ones included
 	Ready     int      // sandboxes kept ready for the next runs of a preload set, at most; 0 for none
-	Preload   []string // modules that every zygote imports
+	Preload   []string // modules that every zygote imports; may be left out
 
 	// ReadyBytes bounds what the ready sandboxes of a preload set hold of memory;
 	// 0 leaves it to Ready.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sandboxd/sandboxd/images"
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
 	"github.com/sandboxd/sandboxd/internal/linux/landlock"
 	"github.com/sandboxd/sandboxd/internal/rollback"
@@ -108,7 +109,11 @@ func (e *Engine) Create(ctx context.Context, p isolation.Plan) (isolation.Sandbo
 // its filter are as the run needs them, else a new one.
 func (e *Engine) create(ctx context.Context, p isolation.Plan) (*liveSandbox, error) {
 	began := time.Now()
-	family := e.families.choose(p.Mentions)
+	family, done, err := e.families.choose(p)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	want := shapeOf(p.Limits, p.Collect)
 	var s *liveSandbox
 	if want == readyShape() {
@@ -122,7 +127,6 @@ func (e *Engine) create(ctx context.Context, p isolation.Plan) (*liveSandbox, er
 	if s != nil {
 		s.making = isolation.Making{Ready: true}
 	} else {
-		var err error
 		family.pool.Hurry()
 		if s, err = e.make(ctx, family, p.Limits, want, false); err != nil {
 			return nil, err
@@ -131,7 +135,7 @@ func (e *Engine) create(ctx context.Context, p isolation.Plan) (*liveSandbox, er
 	s.making.Pool = pooled
 	e.live.Add(1)
 	s.handedOut = true
-	rlimits, err := e.confine().Rlimits(p.Limits)
+	rlimits, err := e.confine(s.image).Rlimits(p.Limits)
 	if err == nil {
 		err = s.group.setLimits(groupLimits(p.Limits))
 	}
@@ -164,12 +168,12 @@ func shapeOf(l sandbox.Limits, collect bool) shape {
 // readyShape is what sandboxes are made in ahead of need.
 func readyShape() shape { return shapeOf(sandbox.DefaultLimits(), false) }
 
-func (e *Engine) confine() isolation.Confine {
+func (e *Engine) confine(image *images.Image) isolation.Confine {
 	return isolation.Confine{
 		Arch: e.cfg.Arch, Landlock: e.landlock,
 		ReadOnly:  []string{"/"},
 		ReadWrite: []string{isolation.Workspace, "/tmp", "/dev"},
-		Workspace: isolation.Workspace, SitePackages: orEmpty(e.cfg.Image.SitePackages),
+		Workspace: isolation.Workspace, SitePackages: orEmpty(image.SitePackages),
 		Sockets: true, OwnIDs: true, OwnUID: true, Kill: pyrunner.KillNamespace,
 	}
 }
@@ -201,7 +205,7 @@ func (e *Engine) make(ctx context.Context, f *family, l sandbox.Limits, want sha
 		return nil, err
 	}
 	undo.Add("remove cgroup", func() error { return emptyAndDelete(group.Group) })
-	s := &liveSandbox{engine: e, zygote: z, firstID: first, group: group, ahead: ahead}
+	s := &liveSandbox{engine: e, image: f.image, zygote: z, firstID: first, group: group, ahead: ahead}
 	if err := s.fork(ctx, l, want); err != nil {
 		return nil, err
 	}

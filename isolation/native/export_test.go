@@ -66,15 +66,16 @@ func (e *Engine) RetiredCount() int {
 
 // Awake tells whether a preload set is up.
 func (e *Engine) Awake(module string) bool {
-	e.families.mu.Lock()
-	f := e.families.byModule[module]
-	e.families.mu.Unlock()
-	return f != nil && f.awake()
+	f, ok := e.families.others.Up(familyKey{e.cfg.Image.Digest, module})
+	return ok && f.awake()
 }
+
+// SetMostFamilies bounds the families beside the usual one.
+func (e *Engine) SetMostFamilies(n int) { e.families.others.Most = n }
 
 // SetEviction makes unused preload sets go early.
 func (e *Engine) SetEviction(after, pause time.Duration) {
-	e.families.after, e.families.pause = after, pause
+	e.families.others.After, e.families.others.Pause = after, pause
 }
 
 // NetworkOf is the zygote's number of a sandbox's network.

@@ -19,7 +19,7 @@ import (
 func loaded(t *testing.T, e *native.Engine, id string, mentions func(string) bool) bool {
 	t.Helper()
 	limits := sandbox.DefaultLimits()
-	sb, err := e.Create(t.Context(), isolation.Plan{ID: id, Image: "host", Limits: limits, Mentions: mentions})
+	sb, err := e.Create(t.Context(), isolation.Plan{ID: id, Limits: limits, Mentions: mentions})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestPreloadSet_IsEvictedWhenUnused(t *testing.T) {
 	loaded(t, e, "first", names)
 	awaits(t, "the set is up", func() bool { return e.Awake("decimal") })
 	limits := sandbox.DefaultLimits()
-	held, err := e.Create(t.Context(), isolation.Plan{ID: "held", Image: "host", Limits: limits, Mentions: names})
+	held, err := e.Create(t.Context(), isolation.Plan{ID: "held", Limits: limits, Mentions: names})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +84,23 @@ func TestPreloadSet_IsEvictedWhenUnused(t *testing.T) {
 	}
 	loaded(t, e, "again", names) // boots it once more
 	awaits(t, "the set is up again", func() bool { return e.Awake("decimal") })
+}
+
+// TestFamilies_AreFew: one more than there may be has that go which was not used
+// for longest.
+func TestFamilies_AreFew(t *testing.T) {
+	e := newEngineLike(t, native.Config{PreloadSets: []string{"decimal", "fractions"}})
+	e.SetMostFamilies(1)
+	e.SetEviction(time.Hour, 10*time.Millisecond)
+	for _, module := range []string{"decimal", "fractions", "decimal"} {
+		loaded(t, e, "names-"+module, func(name string) bool { return name == module })
+		awaits(t, module+" is up", func() bool { return e.Awake(module) })
+		for _, other := range []string{"decimal", "fractions"} {
+			if other != module && e.Awake(other) {
+				t.Errorf("%s is up beside %s", other, module)
+			}
+		}
+	}
 }
 
 // TestPreload_MissingModuleIsNoFailure: what the image lacks is missing to its
@@ -137,7 +154,7 @@ func TestMaking_TellsWhatWasDoneOnTheWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sb, err := e.Create(t.Context(), isolation.Plan{ID: "making", Image: "host", Limits: limits})
+		sb, err := e.Create(t.Context(), isolation.Plan{ID: "making", Limits: limits})
 		if err != nil {
 			t.Fatal(err)
 		}

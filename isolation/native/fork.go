@@ -54,19 +54,16 @@ func (s *liveSandbox) fork(ctx context.Context, l sandbox.Limits, want shape) (e
 func (s *liveSandbox) order(ctx context.Context, l sandbox.Limits, want shape, fds []int) error {
 	e := s.engine
 	spec := isolation.Spec(isolation.Plan{Limits: l}, isolation.Host{RootPath: "/", FirstID: e.cfg.UIDBase + s.firstID})
-	number, err := s.zygote.profile(want, func() (profile, error) {
-		config, err := e.confine().Confinement(l)
+	newProfile := func() (profile, error) {
+		config, err := e.confine(s.image).Confinement(l)
 		if err != nil {
 			return profile{}, err
 		}
 		return newProfile(spec, config, want.supervised, len(s.group.AttachFDs()))
-	})
-	if err != nil {
-		return err
 	}
 	o := newOrder(spec, s.firstID)
 	o.Ahead = s.ahead
-	forked, err := s.zygote.fork(ctx, number, o, fds)
+	forked, err := s.zygote.fork(ctx, want, newProfile, o, fds)
 	if err != nil {
 		return err
 	}

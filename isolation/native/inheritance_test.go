@@ -134,7 +134,7 @@ func TestInheritance_MemoryHoldsNothingOfOthers(t *testing.T) {
 	}
 	text := mark + "import time\nprint(mark, flush=True)\ntime.sleep(60)\n"
 	l := sandbox.DefaultLimits()
-	other, err := e.Create(t.Context(), isolation.Plan{ID: "other", Image: "host", Limits: l})
+	other, err := e.Create(t.Context(), isolation.Plan{ID: "other", Limits: l})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestInheritance_HashSeedDiesWithItsZygote(t *testing.T) {
 func TestPool_PostureIsThatOfAFreshSandbox(t *testing.T) {
 	look := func(e *native.Engine) isolation.Posture {
 		l := sandbox.DefaultLimits()
-		sb, err := e.Create(t.Context(), isolation.Plan{ID: "look", Image: "host", Limits: l})
+		sb, err := e.Create(t.Context(), isolation.Plan{ID: "look", Limits: l})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 
 func runOnce(ctx context.Context, e *native.Engine, id, text string) (pyrunner.Ending, error) {
 	limits := sandbox.DefaultLimits()
-	sb, err := e.Create(ctx, isolation.Plan{ID: id, Image: "host", Limits: limits})
+	sb, err := e.Create(ctx, isolation.Plan{ID: id, Limits: limits})
 	if err != nil {
 		return pyrunner.Ending{}, err
 	}
@@ -91,7 +91,7 @@ func TestEngine_LeavesNothing(t *testing.T) {
 	for i := range 20 {
 		text := []string{"pass", "import os; os.abort()", "import os; os._exit(3)", "while True: print('x' * 4000)"}[i%4]
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		sb, err := e.Create(ctx, isolation.Plan{ID: fmt.Sprintf("leave-%d", i), Image: "host", Limits: sandbox.DefaultLimits()})
+		sb, err := e.Create(ctx, isolation.Plan{ID: fmt.Sprintf("leave-%d", i), Limits: sandbox.DefaultLimits()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestEngine_NeverRunsWeaker(t *testing.T) {
 		t.Run(string(layer), func(t *testing.T) {
 			e.PretendMissing(layer, "as the test says")
 			sb, err := e.Create(t.Context(), isolation.Plan{
-				ID: "weaker", Image: "host", Limits: sandbox.DefaultLimits(), Require: []sandbox.Layer{layer},
+				ID: "weaker", Limits: sandbox.DefaultLimits(), Require: []sandbox.Layer{layer},
 			})
 			if err == nil {
 				_ = sb.Destroy(t.Context())
@@ -182,7 +182,7 @@ func TestEngine_CallersWhoLeaveBreakNothing(t *testing.T) {
 	}
 	for i := range 150 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%50)*200*time.Microsecond)
-		sb, err := e.Create(ctx, isolation.Plan{ID: fmt.Sprintf("leave-%d", i), Image: "host", Limits: sandbox.DefaultLimits()})
+		sb, err := e.Create(ctx, isolation.Plan{ID: fmt.Sprintf("leave-%d", i), Limits: sandbox.DefaultLimits()})
 		if err == nil {
 			err = sb.Destroy(t.Context())
 		} else {
@@ -218,7 +218,7 @@ func TestEngine_CallersWhoLeaveBreakNothing(t *testing.T) {
 func TestEngine_TellsItsOwnFailure(t *testing.T) {
 	e := newEngine(t)
 	limits := sandbox.DefaultLimits()
-	sb, err := e.Create(t.Context(), isolation.Plan{ID: "fails", Image: "host", Limits: limits})
+	sb, err := e.Create(t.Context(), isolation.Plan{ID: "fails", Limits: limits})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func TestEngine_TellsItsOwnFailure(t *testing.T) {
 	if err := sb.Destroy(t.Context()); err != nil {
 		t.Error(err)
 	}
-	healthy, err := e.Create(t.Context(), isolation.Plan{ID: "works", Image: "host", Limits: limits})
+	healthy, err := e.Create(t.Context(), isolation.Plan{ID: "works", Limits: limits})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestEngine_TellsItsOwnFailure(t *testing.T) {
 func TestEngine_MemoryOfTheHostIsNoVerdict(t *testing.T) {
 	e := newEngine(t)
 	limits := sandbox.DefaultLimits()
-	sb, err := e.Create(t.Context(), isolation.Plan{ID: "host-memory", Image: "host", Limits: limits})
+	sb, err := e.Create(t.Context(), isolation.Plan{ID: "host-memory", Limits: limits})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 type profile struct {
 	Kind         string               `json:"kind"` // "profile"
 	Profile      uint64               `json:"profile"`
+	Forget       []uint64             `json:"forget"` // others that will not be named again
 	Hostname     string               `json:"hostname"`
 	Mounts       []mountCall          `json:"mounts"`
 	Masked       []string             `json:"masked"`   // skipped where they do not exist

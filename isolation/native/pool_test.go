@@ -124,7 +124,7 @@ except RuntimeError:
 stop.set()
 print(n)
 `
-	sb, err := e.Create(t.Context(), isolation.Plan{ID: "limits", Image: "host", Limits: l})
+	sb, err := e.Create(t.Context(), isolation.Plan{ID: "limits", Limits: l})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sandboxd/sandboxd/images"
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
 	"github.com/sandboxd/sandboxd/internal/linux/pidfd"
 	"github.com/sandboxd/sandboxd/internal/linux/rlimit"
@@ -21,6 +22,7 @@ import (
 // liveSandbox is one live sandbox.
 type liveSandbox struct {
 	engine  *Engine
+	image   *images.Image
 	zygote  *zygote
 	firstID uint32
 	network int // the zygote's number for it
@@ -54,7 +56,7 @@ func (s *liveSandbox) Converse(req pyrunner.Request) *pyrunner.Conversation {
 	}
 	return pyrunner.NewDirectConversation(&program{Streams: s.direct, sandbox: s}, pyrunner.Own{
 		Rlimits: orEmpty(s.rlimits), Workspace: isolation.Workspace,
-		SitePackages: orEmpty(s.engine.cfg.Image.SitePackages), ThreadStackBytes: isolation.ThreadStackBytes,
+		SitePackages: orEmpty(s.image.SitePackages), ThreadStackBytes: isolation.ThreadStackBytes,
 	}, req)
 }
 

@@ -32,7 +32,7 @@ var runs int
 func runOn(t *testing.T, e *native.Engine, l sandbox.Limits, text string) reported {
 	t.Helper()
 	runs++
-	sb, err := e.Create(t.Context(), isolation.Plan{ID: fmt.Sprintf("run-%d", runs), Image: "host", Limits: l})
+	sb, err := e.Create(t.Context(), isolation.Plan{ID: fmt.Sprintf("run-%d", runs), Limits: l})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ for _ in range(300):
 		t.Run(name, func(t *testing.T) {
 			e := newEngine(t)
 			// The engine's own probe has used the first network; it stays occupied.
-			probed, err := e.Create(t.Context(), isolation.Plan{ID: "probed", Image: "host", Limits: sandbox.DefaultLimits()})
+			probed, err := e.Create(t.Context(), isolation.Plan{ID: "probed", Limits: sandbox.DefaultLimits()})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/sandboxd/sandboxd/images"
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
 	"github.com/sandboxd/sandboxd/internal/linux/fdpass"
 	"github.com/sandboxd/sandboxd/internal/linux/pidfd"
@@ -50,8 +51,9 @@ type zygote struct {
 	queue    []*waitingOrder        // not sent yet
 	busy     bool                   // it has orders that it has not answered
 	gone     bool
-	profiles map[shape]uint64 // those that it was told
-	released []int            // networks that it can use again
+	profiles map[shape]*knownProfile // those that it was told and has kept
+	told     uint64                  // how many it was told in all
+	released []int                   // networks that it can use again
 }
 
 // forked is the zygote's answer to an order.
@@ -75,8 +77,7 @@ type zygoteConfig struct {
 }
 
 // startZygote makes a container and boots the image's interpreter in it.
-func startZygote(ctx context.Context, cfg Config, preload []string, group *cgroup.Group) (z *zygote, err error) {
-	image := cfg.Image
+func startZygote(ctx context.Context, cfg Config, image *images.Image, preload []string, group *cgroup.Group) (z *zygote, err error) {
 	control, far, err := fdpass.Pair()
 	if err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func startZygote(ctx context.Context, cfg Config, preload []string, group *cgrou
 	if err != nil {
 		return nil, errors.Join(err, errRead.Close())
 	}
-	z = &zygote{proc: proc, control: control, group: group, stderr: newTail(errRead), waiting: map[uint64]chan forked{}, profiles: map[shape]uint64{}}
+	z = &zygote{proc: proc, control: control, group: group, stderr: newTail(errRead), waiting: map[uint64]chan forked{}, profiles: map[shape]*knownProfile{}}
 	// Our copies go first: a reader's end must be seen as such.
 	closeFiles([]*os.File{setupRead, bootRead, far})
 	err = json.NewEncoder(setupWrite).Encode(newContainer(image))
@@ -118,7 +119,9 @@ func startZygote(ctx context.Context, cfg Config, preload []string, group *cgrou
 		err = setupWrite.Close()
 	}
 	if err == nil {
-		err = z.boot(ctx, cfg, preload, bootWrite)
+		err = z.boot(ctx, cfg, zygoteConfig{
+			SitePackages: orEmpty(image.SitePackages), Preload: orEmpty(preload),
+		}, bootWrite)
 	}
 	if err != nil {
 		z.kill()
@@ -130,7 +133,7 @@ func startZygote(ctx context.Context, cfg Config, preload []string, group *cgrou
 }
 
 // boot sends the guest's code and waits until it is ready for orders.
-func (z *zygote) boot(ctx context.Context, cfg Config, preload []string, w *os.File) error {
+func (z *zygote) boot(ctx context.Context, cfg Config, config zygoteConfig, w *os.File) error {
 	stop := context.AfterFunc(ctx, z.proc.Kill)
 	defer stop()
 	go func() { // an early death must not leave us waiting for its answer
@@ -141,9 +144,7 @@ func (z *zygote) boot(ctx context.Context, cfg Config, preload []string, w *os.F
 	if err != nil {
 		return err
 	}
-	config := zygoteConfig{
-		Numbers: numbers, SitePackages: orEmpty(cfg.Image.SitePackages), Preload: orEmpty(preload), Groups: []int{},
-	}
+	config.Numbers, config.Groups = numbers, []int{}
 	if !cfg.slowCalls {
 		config.Calls = callsCode(cfg.Arch)
 	}
@@ -169,30 +170,6 @@ func (z *zygote) boot(ctx context.Context, cfg Config, preload []string, w *os.F
 	return nil
 }
 
-// profile is the number of a shape's profile, which the zygote is told first
-// when it does not know it.
-func (z *zygote) profile(s shape, make func() (profile, error)) (uint64, error) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	if number, ok := z.profiles[s]; ok {
-		return number, nil
-	}
-	p, err := make()
-	if err != nil {
-		return 0, err
-	}
-	p.Profile = uint64(len(z.profiles))
-	message, err := json.Marshal(p)
-	if err == nil {
-		err = z.control.Send(message)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("send profile to zygote: %w", err)
-	}
-	z.profiles[s] = p.Profile
-	return p.Profile, nil
-}
-
 // release gives a network back, with the next order.
 func (z *zygote) release(network int) {
 	z.mu.Lock()
@@ -210,22 +187,28 @@ type waitingOrder struct {
 	fds     []int
 }
 
-// fork orders one child. fds are the child's descriptors and its cgroups' attach
-// files; they stay the caller's.
+// fork orders one child of a shape, whose profile newProfile makes where the
+// zygote does not have it. fds are the child's descriptors and its cgroups' attach files; they
+// stay the caller's.
 //
 // Orders that come while the zygote is at work are sent together when it is done.
-func (z *zygote) fork(ctx context.Context, profile uint64, o order, fds []int) (*forked, error) {
+func (z *zygote) fork(ctx context.Context, s shape, newProfile func() (profile, error), o order, fds []int) (*forked, error) {
 	z.forks.Add(1)
-	answer := make(chan forked, 1)
 	z.mu.Lock()
 	if z.gone {
 		z.mu.Unlock()
 		return nil, z.goneError()
 	}
+	answer := make(chan forked, 1)
 	z.nextID++
 	o.ID = z.nextID
+	number, err := z.profile(s, newProfile)
+	if err != nil {
+		z.mu.Unlock()
+		return nil, err
+	}
 	z.waiting[o.ID] = answer
-	z.queue = append(z.queue, &waitingOrder{o, profile, fds})
+	z.queue = append(z.queue, &waitingOrder{o, number, fds})
 	z.mu.Unlock()
 	runtime.Gosched() // others who are about to order
 	z.sendOrders()

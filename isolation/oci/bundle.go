@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -33,17 +32,17 @@ func (e *Engine) dirs() dirs {
 
 // spec describes one container: the sandbox that isolation.Spec describes, and
 // what a runtime has to be told beside.
-func (e *Engine) spec(l sandbox.Limits, name string, firstID uint32) *specs.Spec {
+func (e *Engine) spec(r *rootfs, l sandbox.Limits, name string, firstID uint32) *specs.Spec {
 	s := isolation.Spec(isolation.Plan{Limits: l}, isolation.Host{
-		RootPath: e.rootPath(),
+		RootPath: r.path(),
 		Args: []string{
-			e.cfg.Rootfs.Interpreter, "-I", "-S", "-X", "utf8", "-c", pyrunner.Bootstrap(), streamFD, streamFD,
+			r.image.Interpreter, "-I", "-S", "-X", "utf8", "-c", pyrunner.Bootstrap(), streamFD, streamFD,
 		},
 		FirstID:     e.cfg.UIDBase + firstID,
 		CgroupsPath: e.cfg.Cgroups.Path(name),
 	})
 	s.Version = bundleVersion
-	s.Mounts = slices.Concat([]specs.Mount{devices()}, e.cfg.Rootfs.Mounts, s.Mounts)
+	s.Mounts = append([]specs.Mount{devices()}, s.Mounts...)
 	// With this one the supervisor empties its bounding set, and drops it.
 	caps := append(isolation.Capabilities(), "CAP_SETPCAP")
 	s.Process.Capabilities = &specs.LinuxCapabilities{Bounding: caps, Effective: caps, Permitted: caps}

@@ -7,18 +7,21 @@ import (
 	"log/slog"
 	"path/filepath"
 
+	"github.com/sandboxd/sandboxd/images"
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
 )
 
-// Config is what an engine needs. Program, MinVersion and Ready may be left out.
+// Config is what an engine needs. Program, MinVersion, Images and Ready may be left
+// out.
 type Config struct {
 	Runtime    string // runc, crun or runsc; also the engine's name
 	Program    string // its path; looked for in the system's directories when empty
 	MinVersion string // instead of the version that was tested
 
-	Rootfs  Rootfs
+	Image   *images.Image   // of runs that name none; it must stay until the engine is closed
+	Images  images.Source   // where the others are; nil for none
 	Cgroups *cgroup.Manager // of a parent that nobody else uses
-	Arch    string          // GOARCH of the image's interpreter
+	Arch    string          // GOARCH of the images' interpreters
 	Log     *slog.Logger
 	// Dir is for bundles and the runtime's state; nobody else's. Container root has
 	// to pass through it, so every directory above must be passable for others.
@@ -35,6 +38,7 @@ func (c *Config) validate() error {
 			errs = append(errs, fmt.Errorf("oci engine: %s is missing", name))
 		}
 	}
+	require(c.Image != nil, "image")
 	require(c.Cgroups != nil, "cgroup manager")
 	require(c.Arch != "", "architecture")
 	require(c.Log != nil, "logger")
@@ -49,7 +53,7 @@ func (c *Config) validate() error {
 			errs = append(errs, fmt.Errorf("oci engine: least version: %w", err))
 		}
 	}
-	return errors.Join(append(errs, c.Rootfs.validate())...)
+	return errors.Join(errs...)
 }
 
 func (c *Config) least(t traits) string { return cmp.Or(c.MinVersion, t.least) }

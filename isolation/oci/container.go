@@ -38,7 +38,7 @@ type container struct {
 
 // make makes a sandbox for limits of l's shape, without asking whether what it
 // needs was proven: Probe itself uses it.
-func (e *Engine) make(ctx context.Context, l sandbox.Limits) (_ *liveSandbox, err error) {
+func (e *Engine) make(ctx context.Context, r *rootfs, l sandbox.Limits) (_ *liveSandbox, err error) {
 	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
 	defer cancel()
 	runtime, err := e.found(ctx)
@@ -51,14 +51,19 @@ func (e *Engine) make(ctx context.Context, l sandbox.Limits) (_ *liveSandbox, er
 			err = errors.Join(err, undo.Rollback())
 		}
 	}()
+	r.live.Add(1)
+	undo.Add("let go of image", func() error { r.live.Add(-1); return nil })
+	if err := r.build(); err != nil {
+		return nil, err
+	}
 	began := time.Now()
 	firstID, err := e.ids.Take()
 	if err != nil {
 		return nil, err
 	}
 	undo.Add("give host ids back", func() error { e.ids.Give(firstID); return nil })
-	s := &liveSandbox{engine: e, firstID: firstID, limits: isolation.RoomToMake(l)}
-	s.name = fmt.Sprintf("sandbox-%d", e.number.Add(1))
+	s := &liveSandbox{engine: e, rootfs: r, firstID: firstID, limits: isolation.RoomToMake(l)}
+	s.name = fmt.Sprintf("%s-%d", e.prefix, e.number.Add(1))
 	if s.group, err = e.cfg.Cgroups.Create(s.name, e.groupLimits(s.limits)); err != nil {
 		return nil, err
 	}
@@ -80,7 +85,7 @@ func (e *Engine) make(ctx context.Context, l sandbox.Limits) (_ *liveSandbox, er
 
 // start has the runtime make the container and start its first process.
 func (e *Engine) start(ctx context.Context, program string, s *liveSandbox) (err error) {
-	bundle, err := e.writeBundle(s.name, e.spec(s.limits, s.name, s.firstID))
+	bundle, err := e.writeBundle(s.name, e.spec(s.rootfs, s.limits, s.name, s.firstID))
 	if err != nil {
 		return err
 	}
@@ -147,7 +152,7 @@ func firstProcess(pidFile string, members func() ([]int, error)) (*pidfd.File, e
 
 // boot gives the supervisor its text and waits for its hello.
 func (e *Engine) boot(ctx context.Context, s *liveSandbox, l sandbox.Limits) error {
-	config, err := e.confinement(l)
+	config, err := e.confinement(s.rootfs, l)
 	if err != nil {
 		return err
 	}

@@ -2,14 +2,17 @@ package oci
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/sandboxd/sandboxd/images"
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
 	"github.com/sandboxd/sandboxd/internal/linux/landlock"
 	"github.com/sandboxd/sandboxd/internal/linux/mountns"
@@ -24,10 +27,14 @@ type Engine struct {
 	cfg      Config
 	traits   traits
 	ids      *pool.IDs
-	pool     *pool.Pool[*liveSandbox]
+	usual    *rootfs                      // of Config.Image
+	others   *pool.Kinds[string, *rootfs] // by digest
 	landlock int
 
-	number atomic.Int64 // of containers, for their names
+	// Containers are called by prefix and number. runsc's has an abstract socket of
+	// that name in the host's network namespace, so other daemons must not have it.
+	prefix string
+	number atomic.Int64
 	live   atomic.Int64 // sandboxes that were handed out and not destroyed yet
 
 	mu      sync.Mutex
@@ -48,17 +55,14 @@ func New(cfg Config) (*Engine, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, traits: t, ids: pool.NewIDs(0, cfg.Sandboxes)}
+	e := &Engine{cfg: cfg, traits: t, ids: pool.NewIDs(0, cfg.Sandboxes), prefix: "sandbox-" + strings.ToLower(rand.Text()[:12])}
 	if !t.ownKernel {
 		if e.landlock, err = landlock.ABI(); err != nil {
 			return nil, fmt.Errorf("oci engine: ask for Landlock: %w", err)
 		}
 	}
-	e.pool, err = pool.New(pool.Config[*liveSandbox]{
-		Engine: cfg.Runtime, Log: cfg.Log, Most: cfg.Ready, Least: leastReady, ShrinkAfter: shrinkAfter,
-		Busy: e.busy,
-		Fill: func(ctx context.Context) (*liveSandbox, error) { return e.make(ctx, sandbox.DefaultLimits()) },
-	})
+	e.others = pool.NewKinds[string, *rootfs]()
+	e.usual, err = newRootfs(e, images.NewUse(cfg.Image, func() {}))
 	return e, err
 }
 
@@ -97,9 +101,11 @@ func (e *Engine) namespace() (*mountns.Apart, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := e.furnish(apart); err != nil {
-		apart.Close()
-		return nil, err
+	if hybrid := e.cfg.Cgroups.Hybrid(); hybrid != "" && e.traits.unhybrid {
+		if err := apart.Unmount(hybrid); err != nil {
+			apart.Close()
+			return nil, err
+		}
 	}
 	e.apart = apart
 	return apart, nil
@@ -107,10 +113,12 @@ func (e *Engine) namespace() (*mountns.Apart, error) {
 
 func (e *Engine) makeDirs() error {
 	d := e.dirs()
-	if err := os.MkdirAll(e.cfg.Dir, 0o711); err != nil { //nolint:gosec // container root passes through
-		return fmt.Errorf("make directory: %w", err)
+	for _, dir := range []string{e.cfg.Dir, d.rootfs} { // container root passes through
+		if err := os.MkdirAll(dir, 0o711); err != nil { //nolint:gosec // as said
+			return fmt.Errorf("make directory: %w", err)
+		}
 	}
-	for _, dir := range []string{d.state, d.bundles, d.rootfs} {
+	for _, dir := range []string{d.state, d.bundles} {
 		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return fmt.Errorf("make directory: %w", err)
 		}
@@ -118,19 +126,19 @@ func (e *Engine) makeDirs() error {
 	return nil
 }
 
-// furnish makes the namespace what the runtime needs it to be.
-func (e *Engine) furnish(apart *mountns.Apart) error {
-	if e.cfg.Rootfs.Parts != nil {
-		parts := *e.cfg.Rootfs.Parts
-		parts.Bare = e.traits.ownKernel
-		if err := apart.Build(e.rootPath(), parts); err != nil {
-			return fmt.Errorf("put image together: %w", err)
-		}
+// takeDown takes a tree away that was put together.
+func (e *Engine) takeDown(dir string) error {
+	e.mu.Lock()
+	apart := e.apart
+	e.mu.Unlock()
+	if apart == nil {
+		return nil
 	}
-	if hybrid := e.cfg.Cgroups.Hybrid(); hybrid != "" && e.traits.unhybrid {
-		return apart.Unmount(hybrid)
+	err := errors.Join(apart.Unmount(dir), os.Remove(dir))
+	if errors.Is(err, os.ErrNotExist) { // with the directory the mount went, which another daemon has reaped
+		return nil
 	}
-	return nil
+	return err
 }
 
 // Create implements isolation.Engine.
@@ -145,8 +153,13 @@ func (e *Engine) Create(ctx context.Context, p isolation.Plan) (isolation.Sandbo
 	if err := support.Refuse(p.Require); err != nil {
 		return nil, err
 	}
-	e.pool.Start()
-	s, err := e.take(ctx, p.Limits)
+	r, done, err := e.choose(p.Image)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	r.pool.Start()
+	s, err := e.take(ctx, r, p.Limits)
 	if err != nil {
 		return nil, err
 	}
@@ -156,20 +169,20 @@ func (e *Engine) Create(ctx context.Context, p isolation.Plan) (isolation.Sandbo
 
 // take gives a sandbox the limits of one run: a ready one where its mounts and its
 // filter are as the run needs them, else a new one.
-func (e *Engine) take(ctx context.Context, l sandbox.Limits) (*liveSandbox, error) {
+func (e *Engine) take(ctx context.Context, r *rootfs, l sandbox.Limits) (*liveSandbox, error) {
 	began := time.Now()
 	var s *liveSandbox
 	if isolation.ShapeOf(l) == isolation.ShapeOf(sandbox.DefaultLimits()) {
-		if ready, ok := e.pool.Take(); ok {
+		if ready, ok := r.pool.Take(); ok {
 			s = ready
 			s.making = isolation.Making{Ready: true}
 		}
 	}
 	pooled := time.Since(began)
 	if s == nil {
-		e.pool.Hurry()
+		r.pool.Hurry()
 		var err error
-		if s, err = e.make(ctx, l); err != nil {
+		if s, err = e.make(ctx, r, l); err != nil {
 			return nil, err
 		}
 	}
@@ -190,31 +203,31 @@ func (e *Engine) groupLimits(l sandbox.Limits) cgroup.Limits {
 	return cgroup.Limits{MemoryBytes: l.MemoryBytes, Pids: e.tasks(l)}
 }
 
-func (e *Engine) confine() isolation.Confine {
+func (e *Engine) confine(r *rootfs) isolation.Confine {
 	return isolation.Confine{
 		Arch: e.cfg.Arch, Landlock: e.landlock,
 		ReadOnly:  []string{"/"},
 		ReadWrite: []string{isolation.Workspace, "/tmp", "/dev"},
-		Workspace: isolation.Workspace, SitePackages: append([]string{}, e.cfg.Rootfs.SitePackages...),
+		Workspace: isolation.Workspace, SitePackages: append([]string{}, r.image.SitePackages...),
 		Sockets: true, OwnIDs: true, OwnUID: true, Kill: pyrunner.KillNamespace,
 	}
 }
 
 // confinement is what the supervisor applies to the program.
-func (e *Engine) confinement(l sandbox.Limits) (pyrunner.Confinement, error) {
-	c, err := e.confine().Confinement(l)
+func (e *Engine) confinement(r *rootfs, l sandbox.Limits) (pyrunner.Confinement, error) {
+	c, err := e.confine(r).Confinement(l)
 	if err != nil {
 		return c, err
 	}
 	if c.Capabilities, err = isolation.CapabilityNumbers(isolation.Capabilities()); err != nil {
 		return c, err
 	}
-	c.Rlimits, err = e.rlimits(l)
+	c.Rlimits, err = e.rlimits(r, l)
 	return c, err
 }
 
-func (e *Engine) rlimits(l sandbox.Limits) ([]pyrunner.Rlimit, error) {
-	limits, err := e.confine().Rlimits(l)
+func (e *Engine) rlimits(r *rootfs, l sandbox.Limits) ([]pyrunner.Rlimit, error) {
+	limits, err := e.confine(r).Rlimits(l)
 	if err == nil && e.traits.ownKernel {
 		limits = isolation.OwnKernelRlimits(limits, l.Threads)
 	}
@@ -223,8 +236,13 @@ func (e *Engine) rlimits(l sandbox.Limits) ([]pyrunner.Rlimit, error) {
 
 // Stats tells the engine's own figures.
 func (e *Engine) Stats() isolation.Stats {
-	p := e.pool.Stats()
-	s := isolation.Stats{Ready: p.Ready, Taken: p.Taken, Dry: p.Dry}
+	var s isolation.Stats
+	for _, r := range append(e.others.All(), e.usual) {
+		p := r.pool.Stats()
+		s.Ready += p.Ready
+		s.Taken += p.Taken
+		s.Dry += p.Dry
+	}
 	if cpu, err := e.cfg.Cgroups.CPU(); err == nil {
 		s.CPUSeconds = float64(cpu.TotalMicros) / 1e6
 	}
@@ -233,15 +251,15 @@ func (e *Engine) Stats() isolation.Stats {
 
 // Close implements isolation.Engine.
 func (e *Engine) Close(context.Context) error {
-	e.pool.Close()
+	err := errors.Join(e.others.Close(), e.usual.Close())
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return nil
+		return err
 	}
 	e.closed = true
 	if e.apart != nil {
 		e.apart.Close()
 	}
-	return errors.Join(e.cfg.Cgroups.Close())
+	return errors.Join(err, e.cfg.Cgroups.Close())
 }

@@ -19,16 +19,20 @@ import (
 )
 
 func plan(l sandbox.Limits) isolation.Plan {
-	return isolation.Plan{ID: "test", Image: "host", Limits: l}
+	return isolation.Plan{ID: "test", Limits: l}
 }
 
 // runOnce runs a script in a sandbox of its own.
 func runOnce(ctx context.Context, e *oci.Engine, l sandbox.Limits, text string) (pyrunner.Ending, error) {
-	sb, err := e.Create(ctx, plan(l))
+	return runPlan(ctx, e, plan(l), text)
+}
+
+func runPlan(ctx context.Context, e *oci.Engine, p isolation.Plan, text string) (pyrunner.Ending, error) {
+	sb, err := e.Create(ctx, p)
 	if err != nil {
 		return pyrunner.Ending{}, err
 	}
-	end, err := sb.Converse(pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, l)).Run()
+	end, err := sb.Converse(pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, p.Limits)).Run()
 	return end, errors.Join(err, sb.Destroy(context.WithoutCancel(ctx)))
 }
 
@@ -107,10 +111,6 @@ func engineIn(t *testing.T, name string, cfg oci.Config) (*oci.Engine, string) {
 func TestEngine_LeavesNothing(t *testing.T) {
 	eachRuntime(t, func(t *testing.T, name string) {
 		e, dir := engineIn(t, name, oci.Config{})
-		mounts, err := os.ReadFile("/proc/self/mountinfo")
-		if err != nil {
-			t.Fatal(err)
-		}
 		descriptors := -1
 		for i, text := range []string{"pass", "import os; os.abort()", "import os; os._exit(3)", "while True: print('x' * 4000)", "pass"} {
 			sb, err := e.Create(t.Context(), plan(sandbox.DefaultLimits()))
@@ -140,8 +140,10 @@ func TestEngine_LeavesNothing(t *testing.T) {
 			}
 			descriptors = len(open)
 		}
-		if after, _ := os.ReadFile("/proc/self/mountinfo"); string(after) != string(mounts) {
-			t.Errorf("the host's mounts were\n%s\nand are\n%s", mounts, after)
+		// Others may mount and unmount on this host meanwhile.
+		mounts, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil || strings.Contains(string(mounts), dir) {
+			t.Errorf("the host sees mounts of the engine: %v\n%s", err, mounts)
 		}
 	})
 }

@@ -43,12 +43,12 @@ func cgroupParent(name string) string {
 func newEngineLike(t testing.TB, cfg oci.Config) *oci.Engine {
 	t.Helper()
 	testenv.Cgroup(t)
-	if cfg.Rootfs.Interpreter == "" {
+	if cfg.Image == nil {
 		image, err := images.Host(t.Context(), images.HostConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.Rootfs = oci.RootfsOf(image)
+		cfg.Image = image
 	}
 	groups, err := cgroup.New(cgroup.Config{Root: cgroup.DefaultRoot, Parent: cgroupParent(cfg.Runtime)})
 	if err != nil {

@@ -44,8 +44,9 @@ func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
 	defer cancel()
 	support := isolation.Support{
 		Engine: e.Name(), Limits: e.limitSupport(),
-		Interpreter: "Python " + e.cfg.Rootfs.Python + " at " + e.cfg.Rootfs.Interpreter,
-		Image:       e.cfg.Rootfs.Description,
+		Interpreter: "Python " + e.cfg.Image.PythonVersion + " at " + e.cfg.Image.Interpreter,
+		Image:       e.cfg.Image.Name + " " + e.cfg.Image.Digest,
+		Images:      e.cfg.Images != nil,
 	}
 	reports, err := e.look(ctx, &support)
 	if err != nil {
@@ -81,7 +82,7 @@ func (e *Engine) look(ctx context.Context, support *isolation.Support) ([]sandbo
 	limits := sandbox.DefaultLimits()
 	var outside map[string]string
 	posture, err := isolation.Examine(ctx, limits, func(ctx context.Context) (isolation.Sandbox, error) {
-		s, err := e.take(ctx, limits)
+		s, err := e.take(ctx, e.usual, limits)
 		if err != nil {
 			return nil, err
 		}

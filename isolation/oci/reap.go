@@ -12,13 +12,17 @@ import (
 func (e *Engine) Reap(ctx context.Context) error {
 	errs := []error{e.cfg.Cgroups.Reap(ctx)}
 	d := e.dirs()
-	for _, dir := range []string{d.bundles, d.state} {
+	for dir, remove := range map[string]func(string) error{
+		d.bundles: os.RemoveAll, d.state: os.RemoveAll,
+		// The places of mounts, empty: no more is removed, should one be there after all.
+		d.rootfs: os.Remove,
+	} {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}
 		for _, entry := range entries {
-			errs = append(errs, os.RemoveAll(filepath.Join(dir, entry.Name())))
+			errs = append(errs, remove(filepath.Join(dir, entry.Name())))
 		}
 	}
 	return errors.Join(errs...)

@@ -17,6 +17,7 @@ import (
 type liveSandbox struct {
 	container
 	engine  *Engine
+	rootfs  *rootfs
 	firstID uint32
 	group   *cgroup.Group
 	limits  sandbox.Limits // that it has now
@@ -40,7 +41,7 @@ func (s *liveSandbox) limit(l sandbox.Limits) error {
 		}
 	}
 	s.limits = l
-	rlimits, err := e.rlimits(l)
+	rlimits, err := e.rlimits(s.rootfs, l)
 	if err != nil {
 		return err
 	}
@@ -136,6 +137,7 @@ func (s *liveSandbox) Destroy(ctx context.Context) error {
 		return err
 	}
 	s.gone = true
+	s.rootfs.live.Add(-1)
 	s.engine.ids.Give(s.firstID)
 	return errors.Join(s.group.Close(), s.letGo())
 }

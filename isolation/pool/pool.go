@@ -62,6 +62,7 @@ type Pool[S Sandbox] struct {
 	lastTake time.Time
 	taken    int64
 	dry      int64
+	closed   bool
 
 	wake   chan struct{}
 	ctx    context.Context // of what fills it, from Start to Close
@@ -100,7 +101,7 @@ func New[S Sandbox](cfg Config[S]) (*Pool[S], error) {
 func (p *Pool[S]) Start() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stop != nil || p.cfg.Most == 0 {
+	if p.stop != nil || p.closed || p.cfg.Most == 0 {
 		return
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
@@ -344,6 +345,7 @@ func pause(ctx context.Context, d time.Duration) {
 // Close ends the filling and removes what is ready.
 func (p *Pool[S]) Close() {
 	p.mu.Lock()
+	p.closed = true
 	if p.stop != nil {
 		p.stop()
 	}

@@ -37,16 +37,27 @@ class Profile:
         self._writes = [kernel.write_ahead_call(*piece) for piece in writes]
         self.supervised, self._groups = order["supervised"], order["groups"]
         self._confinement = confine.Confinement(order["config"], code, interrupt)
-        self._calls, self._copies = [], []
-        for _ in range(MOST):
-            self._copies.append(self._add_copy(order, code, null))
+        self._source = order, code, null
+        self._prepare(1)  # most kinds come one at a time, and a copy is some 100 kB
+
+    def widen(self, number):
+        """Prepares for so many sandboxes at one go. Returns whether it had to."""
+        if number <= len(self._copies):
+            return False
+        self._prepare(MOST)
+        return True
+
+    def _prepare(self, copies):
+        order, code, null = self._source
+        self._calls = []
+        self._copies = [self._add_copy(order, code, null) for _ in range(copies)]
         self._sequence = kernel.Sequence(code, self._calls)
 
     def fork(self, sandboxes):
-        """Forks sandboxes, not more than MOST: each its users.Users, the calls that
-        enter its network, whether it is made ahead of need, and its descriptors:
-        its own, then those of cgroup files, none below LOWEST. Leaves the caller in
-        the last of the networks.
+        """Forks sandboxes, not more than it is prepared for: each its users.Users,
+        the calls that enter its network, whether it is made ahead of need, and its
+        descriptors: its own, then those of cgroup files, none below LOWEST. Leaves
+        the caller in the last of the networks.
 
         Returns their first processes' ids and pidfds, and what stopped it: an
         error or None. None instead of all that in a child: one that came back

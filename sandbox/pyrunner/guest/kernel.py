@@ -24,7 +24,7 @@ _syscall.restype, _syscall.argtypes = ctypes.c_long, [ctypes.c_long] * 7
 _WORD = (1 << 64) - 1
 _FAILED = 1 << 63  # results from here on are negative
 _numbers = {}
-_kept = []  # what prepared calls and code lie in
+_kept = []  # what code lies in
 
 # linux/sched.h
 CLONE_NEWNS = 0x00020000
@@ -102,22 +102,31 @@ def use_numbers(numbers):
     _numbers.update(numbers)
 
 
+class Ready(tuple):
+    """A system call made ready: its number and six arguments."""
+
+    memory = ()  # what they point to, which lives as long as the call
+
+
 def call(name, *args):
-    """A system call made ready. Arguments are numbers, descriptors among them,
-    and what lies in memory: text, bytes and structures, which are kept."""
+    """Makes a system call ready. Arguments are numbers, descriptors among them,
+    and what lies in memory: text, bytes and structures."""
     if name not in _numbers:
         raise OSError(errno.ENOSYS, name + ": no number for it on this architecture")
-    return (_numbers[name],) + tuple(map(_register, args)) + (0,) * (6 - len(args))
+    memory = []
+    ready = Ready([_numbers[name], *(_register(argument, memory) for argument in args), *(0,) * (6 - len(args))])
+    ready.memory = memory
+    return ready
 
 
-def _register(argument):
+def _register(argument, memory):
     if isinstance(argument, int):
         return argument
     if isinstance(argument, str):
         argument = argument.encode()
     if isinstance(argument, bytes):
         argument = ctypes.create_string_buffer(argument, len(argument) + 1)
-    _kept.append(argument)
+    memory.append(argument)
     return ctypes.addressof(argument)
 
 
@@ -135,7 +144,7 @@ GO_ON = 0
 PART = 1  # it returns twice: the new process goes on, the caller sleeps until it is killed
 FORK = 2  # it returns twice: the new process goes on, the caller elsewhere (Sequence.caller_goes_to)
 MAY_FAIL = 3  # it goes on all the same; for calls that return 0
-HALT = (-1,) + (0,) * 6  # no call: the sequence ends here
+HALT = Ready([-1] + [0] * 6)  # no call: the sequence ends here
 
 
 def steps(name, calls, after=GO_ON):
@@ -355,9 +364,10 @@ class _SockFprog(ctypes.Structure):
 def load_filter_call(program):
     """Installs a seccomp filter given as raw struct sock_filter bytes."""
     buffer = ctypes.create_string_buffer(program, len(program))
-    _kept.append(buffer)
     prog = _SockFprog(len(program) // 8, ctypes.addressof(buffer))
-    return prctl_call(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, prog)
+    ready = prctl_call(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, prog)
+    ready.memory.append(buffer)
+    return ready
 
 
 class _RulesetAttr(ctypes.Structure):

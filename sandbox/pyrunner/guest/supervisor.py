@@ -288,6 +288,16 @@ def _end_notice(pid):
     return read, os.WNOHANG
 
 
+def _told_end(end, waiting, pid):
+    """What _end_notice told of: the program's wait status and resource usage, None
+    when it was another child's end. Its notice is taken before the kernel is asked:
+    an end after the answer must be told again."""
+    if waiting:
+        os.read(end, _READ)
+    ended, status, usage = os.wait4(pid, waiting)
+    return (status, usage) if ended else None
+
+
 def _relay_until_exit(relay, stream, pid, config):
     """Runs until the program is dead. Returns the facts, free of any verdict: its
     wait status and resource usage."""
@@ -301,10 +311,9 @@ def _relay_until_exit(relay, stream, pid, config):
     while True:
         for fd, _ in poll.poll():
             if fd == end:
-                ended, status, usage = os.wait4(pid, waiting)
-                if ended:
-                    return status, usage
-                os.read(end, _READ)  # another child of ours
+                facts = _told_end(end, waiting, pid)
+                if facts:
+                    return facts
             elif fd == stream:
                 _take_order(stream, pid, config)
             elif fd == relay.tests_fd:

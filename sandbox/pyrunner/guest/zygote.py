@@ -85,6 +85,8 @@ class _Zygote:
             return
         self.networks.release(order["released"])
         profile = self.profiles[order["profile"]]
+        if profile.widen(len(order["sandboxes"])):
+            self.settle()
         sandboxes, numbers, failure = self.provide(order["sandboxes"], fds)
         made = []
         if sandboxes:
@@ -120,6 +122,8 @@ class _Zygote:
             arenas.settle()
             self.settle()
             self.writes = writes.find(self.code)
+        for number in order["forget"]:
+            del self.profiles[number]
         self.profiles[order["profile"]] = isolate.Profile(order, self.code, self.null, self.interrupt, self.writes)
         self.settle()
 
