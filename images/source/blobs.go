@@ -39,14 +39,18 @@ func document(b blobs, name string) ([]byte, error) {
 // blobName is where a layout keeps what has a digest. v1.Hash has only sha256.
 func blobName(h v1.Hash) string { return path.Join("blobs", h.Algorithm, h.Hex) }
 
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
 // digested reads a document and compares it with its digest.
 func digested(b blobs, h v1.Hash) ([]byte, error) {
 	data, err := document(b, blobName(h))
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(data)
-	if hex.EncodeToString(sum[:]) != h.Hex {
+	if digestOf(data) != h.String() {
 		return nil, invalid(blobName(h), "content has another digest")
 	}
 	return data, nil

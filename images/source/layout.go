@@ -85,6 +85,9 @@ func fits(d v1.Descriptor, o Options, depth int) bool {
 	if p := d.Platform; p != nil && (p.OS != "linux" || p.Architecture != o.Arch) {
 		return false // attestations are of the platform unknown/unknown
 	}
+	if o.ID != "" && depth == 0 && d.Digest.String() != o.ID {
+		return false
+	}
 	return depth > 0 || o.Tag == "" || slices.ContainsFunc(tagAnnotations, func(key string) bool { return d.Annotations[key] == o.Tag })
 }
 
@@ -102,6 +105,9 @@ type dockerImage struct {
 	Layers   []string
 }
 
+// openDocker reads what `docker save` writes. An Engine calls an image by the
+// digest of its configuration or, where it keeps images as containerd does, by that
+// of its manifest or index; the archive is then a layout, too.
 func openDocker(b blobs, o Options) (*Image, error) {
 	const list = "manifest.json"
 	data, err := document(b, list)
@@ -121,6 +127,13 @@ func openDocker(b blobs, o Options) (*Image, error) {
 	}
 	if data, err = document(b, fit[0].Config); err != nil {
 		return nil, err
+	}
+	if o.ID != "" && o.ID != digestOf(data) {
+		img, err := openLayout(b, o)
+		if err != nil {
+			return nil, invalid(list, "the archive does not hold %s: %w", o.ID, err)
+		}
+		return img, nil
 	}
 	config, err := v1.ParseConfigFile(bytes.NewReader(data))
 	if err != nil {

@@ -21,6 +21,9 @@ const (
 	RootFS        Kind = "rootfs"
 )
 
+// DockerEngine is no form: an image is in an Engine, which hands archives out.
+const DockerEngine Kind = "engine"
+
 // Options say which image to take.
 type Options struct {
 	Kind Kind
@@ -29,6 +32,9 @@ type Options struct {
 	// Tag chooses among several images of one file; it may be empty where there is
 	// but one.
 	Tag string
+	// ID is what a Docker Engine calls the image by its content; an archive that
+	// holds another one is refused. It may be empty.
+	ID string
 	// Scratch is a directory for a compressed archive's content. Required.
 	Scratch string
 	// Bytes bounds that content. Required.
@@ -165,6 +171,7 @@ func readArchive(f *os.File, o Options) (*Image, error) {
 		return openDocker(blobs, o)
 	case RootFS, Detect:
 		return openRootFS(f)
+	case DockerEngine:
 	}
 	return nil, invalid(string(kind), "no such kind of image; there are %s, %s and %s", OCILayout, DockerArchive, RootFS)
 }

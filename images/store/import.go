@@ -21,9 +21,9 @@ type Request struct {
 	Name      string    // to give to the image; may be empty
 	Path      string    // a file, or the directory of an OCI layout
 	Stream    io.Reader // a file's content
-	Reference string    // an image in a registry
+	Reference string    // an image in a registry, or in the Docker Engine
 
-	Kind   source.Kind // of Path or Stream; detected where empty
+	Kind   source.Kind // of Path or Stream, detected where empty; of Reference DockerEngine, or empty for a registry
 	Origin string      // of Stream, for people: where it comes from; else its form is said
 	Tag    string      // chooses among several images in Path or Stream
 
@@ -39,6 +39,9 @@ func (r Request) check() error {
 	}
 	if set != 1 {
 		return sandbox.Errorf(sandbox.KindInvalid, "import image", "", "exactly one of path, stream and reference is needed")
+	}
+	if r.Kind == source.DockerEngine && r.Reference == "" || r.Reference != "" && r.Kind != source.DockerEngine && r.Kind != source.Detect {
+		return sandbox.Errorf(sandbox.KindInvalid, "import image", "kind", "%q does not go with where the image is", r.Kind)
 	}
 	if r.Name == "" {
 		return nil
@@ -158,29 +161,53 @@ func (i *importing) open(ctx context.Context, limits unpack.Limits) (*source.Ima
 		Scratch: path.Join(i.store.dir, scratch), Bytes: limits.StreamBytes(),
 	}
 	switch {
+	case i.request.Kind == source.DockerEngine:
+		return i.export(ctx, o)
 	case i.request.Reference != "":
 		return i.store.cfg.Registry.Pull(ctx, i.request.Reference, o)
 	case i.request.Stream == nil:
 		return source.Open(i.request.Path, o)
 	}
-	spooled := path.Join(scratch, "stream")
-	if err := i.spool(ctx, spooled, o.Bytes); err != nil {
-		return nil, err
-	}
-	return source.Open(path.Join(i.store.dir, spooled), o)
+	return i.spool(ctx, i.request.Stream, o)
 }
 
-// spool keeps a stream as a file: images are not read in one go.
-func (i *importing) spool(ctx context.Context, name string, most int64) error {
+// export reads an image of the Docker Engine. Its archive is as hostile as any:
+// who built the image is not known.
+func (i *importing) export(ctx context.Context, o source.Options) (_ *source.Image, err error) {
+	saved, err := i.store.cfg.Engine.Save(ctx, i.request.Reference)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, saved.Close()) }()
+	i.meter.phase(PhaseFetch, saved.Bytes)
+	o.Kind, o.ID = source.DockerArchive, saved.ID
+	img, err := i.spool(ctx, saved, o)
+	if err != nil {
+		return nil, err
+	}
+	img.Origin = "Docker Engine, image " + saved.ID
+	if i.request.Reference != saved.ID {
+		img.Origin += " (" + i.request.Reference + ")"
+	}
+	return img, nil
+}
+
+// spool keeps a stream as a file, because images are not read in one go, and opens
+// it.
+func (i *importing) spool(ctx context.Context, stream io.Reader, o source.Options) (*source.Image, error) {
+	name := path.Join(i.work, "scratch", "stream")
 	f, err := i.store.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	n, err := io.Copy(f, io.LimitReader(&metered{ctx, i.request.Stream, &i.meter}, most+1))
-	if err == nil && n > most {
-		err = sandbox.Errorf(sandbox.KindInvalid, "import image", "stream", "larger than %d bytes", most)
+	n, err := io.Copy(f, io.LimitReader(&metered{ctx, stream, &i.meter}, o.Bytes+1))
+	if err == nil && n > o.Bytes {
+		err = sandbox.Errorf(sandbox.KindInvalid, "import image", "stream", "larger than %d bytes", o.Bytes)
 	}
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	return source.Open(path.Join(i.store.dir, name), o)
 }
 
 // build makes the tree and finds out what it is.

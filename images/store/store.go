@@ -34,6 +34,8 @@ type Config struct {
 	Preload []string
 	// Registry says how to pull; the zero value will do.
 	Registry source.Registry
+	// Engine says where the Docker Engine is; the zero value will do.
+	Engine source.Engine
 }
 
 func (c Config) validate() error {

@@ -117,6 +117,9 @@ func check(s source) []string {
 	}
 	var bad []string
 	for _, imp := range s.imports {
+		if imp == module {
+			imp += "/."
+		}
 		switch own, ok := strings.CutPrefix(imp, module+"/"); {
 		case !ok:
 			bad = append(bad, checkOutside(s, dir, imp)...)
@@ -167,6 +170,7 @@ func TestCheck_CatchesPlantedViolations(t *testing.T) {
 		{path: "cmd/sandboxctl/x.go", imports: []string{module + "/daemon"}},
 		{path: "internal/linux/seccomp/x.go", imports: []string{"unsafe"}},
 		{path: "somewhere/new/x.go"},
+		{path: "daemon/runs/x.go", imports: []string{module}},
 	}
 	for _, s := range planted {
 		if len(check(s)) == 0 {

@@ -14,17 +14,20 @@ const exact = "="
 
 // trees from the bottom up. The longest matching path decides.
 var trees = []tree{
+	{path: "."}, // embeds Dockerfile.python
 	{path: "sandbox"},
 	{path: "sandbox/pyrunner", allow: []string{"=sandbox"}},
 
 	{path: "internal/linux", allow: []string{"=sandbox", "internal/linux", "internal/rollback"}},
 	{path: "internal/rollback"},
 	{path: "internal/testenv", allow: []string{"internal/linux"}},
+	{path: "internal/dockertest", allow: []string{"internal/testenv"}},
 
 	{path: "isolation", allow: []string{"sandbox", "internal/linux", "internal/rollback"}},
 	{path: "images", allow: []string{"sandbox", "internal/linux", "internal/rollback"}},
 	{path: "images/unpack", allow: []string{"=sandbox", "internal/linux"}},
 	{path: "images/source", allow: []string{"=sandbox"}},
+	{path: "images/build", allow: []string{"=.", "=sandbox", "images/source"}},
 	{path: "images/store", allow: []string{"=sandbox", "images", "internal/linux", "internal/rollback"}},
 	{path: "isolation/enginetest", allow: []string{"sandbox", "=isolation", "images", "internal/linux", "internal/testenv"}},
 	{path: "isolation/fake", allow: []string{"sandbox", "=isolation"}},
@@ -58,7 +61,7 @@ var trees = []tree{
 // testAlso is what every test file may import beside what its package may.
 var testAlso = []string{
 	"sandbox", "=isolation", "isolation/fake", "isolation/enginetest",
-	"internal/linux", "internal/testenv", "internal/apiclient", "images",
+	"internal/linux", "internal/testenv", "internal/dockertest", "internal/apiclient", "images",
 }
 
 // outside is who alone may import a package that is not ours.

@@ -5,7 +5,8 @@
 // test, unless the need is listed in SANDBOXD_MISSING (comma-separated, as
 // printed in the message), with which a machine owns up to what it lacks.
 // Elsewhere the test is skipped with a reason. A kernel older than a test
-// demands is a skip in every lane.
+// demands is a skip in every lane, and a test that names its lanes is one in the
+// others.
 //
 // It must never change the host. Proven by its own tests.
 package testenv

@@ -19,6 +19,24 @@ func Root(tb testing.TB) {
 	}
 }
 
+// PrivilegedLane demands a lane that root alone runs: for what is too heavy for the
+// unit lane of somebody who happens to be root.
+func PrivilegedLane(tb testing.TB) {
+	tb.Helper()
+	if !strict(os.Getenv("SANDBOXD_LANE")) {
+		tb.Skip("runs in the privileged lanes only")
+	}
+}
+
+// AllEngines demands the lane that tries all that there is (make test-engines): for
+// what takes minutes.
+func AllEngines(tb testing.TB) {
+	tb.Helper()
+	if os.Getenv("SANDBOXD_ENGINES") != "all" {
+		tb.Skip("runs with make test-engines only")
+	}
+}
+
 // Binary demands a program on PATH and returns its path.
 func Binary(tb testing.TB, name string) string {
 	tb.Helper()

@@ -38,7 +38,7 @@ REDUCED_TESTS = {
 # What the Debian tree is made of. crun is the runtime that is tried under cgroup
 # v2; runc differs little from it there, and gVisor would take an hour in emulation.
 PACKAGES = "python3,base-files,dash,coreutils,libc-bin,mount,crun"
-MISSING = "binary:mmdebstrap,binary:runc,binary:runsc"  # nor is there a network to install from
+MISSING = "binary:mmdebstrap,binary:runc,binary:runsc,binary:dockerd"  # nor is there a network to install from
 
 # What the escape cases knock at, and what engines may mount; the rest of the
 # kernel's modules stays out of the VM.

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,45 +17,41 @@ import (
 
 // StoredImage imports a small Debian with Python, by the name of "base", into a
 // store that sandboxes can reach.
-func StoredImage(t *testing.T) *store.Store {
+func StoredImage(t testing.TB) *store.Store {
 	t.Helper()
-	return storeOf(t, baseArchive(t))
+	return storeOf(t, BaseArchive(t), nil)
 }
 
-// baseArchive is a small Debian with Python, made once and kept for a week.
-func baseArchive(t *testing.T) string {
+// PreloadingImage is StoredImage with more of Debian's packages, in which the
+// modules are looked for.
+func PreloadingImage(t testing.TB, packages, modules []string) *store.Store {
+	t.Helper()
+	return storeOf(t, BaseArchive(t, packages...), modules)
+}
+
+// BaseArchive is a small Debian with Python, and more of Debian's packages, made
+// once and kept for a week.
+func BaseArchive(t testing.TB, packages ...string) string {
 	t.Helper()
 	testenv.Root(t)
-	mmdebstrap := testenv.Binary(t, "mmdebstrap")
-	build, err := filepath.Abs("../../build")
+	testenv.Binary(t, "mmdebstrap")
+	top, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(build, "base-bookworm.tar")
+	path := filepath.Join(top, "build", strings.Join(append([]string{"base-bookworm"}, packages...), "-")+".tar")
 	if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) < 7*24*time.Hour {
 		return path
 	}
-	if err := os.MkdirAll(build, 0o755); err != nil { //nolint:gosec // as make does
-		t.Fatal(err)
-	}
-	next := filepath.Join(build, "base-bookworm.next.tar")
-	args := []string{"--mode=root", "--variant=extract", "--include=python3,base-files,dash,coreutils", "bookworm", next}
-	const sources = "/etc/apt/sources.list.d/debian.sources" // the machine's own mirror, where it has one
-	if _, err := os.Stat(sources); err == nil {
-		args = append(args, sources)
-	}
-	out, err := exec.CommandContext(t.Context(), mmdebstrap, args...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(top, ".ci", "base"), append([]string{path}, packages...)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
-	}
-	if err := os.Rename(next, path); err != nil { // what failed halfway is not kept
-		t.Fatal(err)
 	}
 	return path
 }
 
 // storeOf imports an archive into a store that sandboxes can reach.
-func storeOf(t *testing.T, archive string) *store.Store {
+func storeOf(t testing.TB, archive string, preload []string) *store.Store {
 	t.Helper()
 	dir := t.TempDir()
 	for d := dir; filepath.Base(d) != "tmp" && d != "/"; d = filepath.Dir(d) {
@@ -63,7 +60,7 @@ func storeOf(t *testing.T, archive string) *store.Store {
 		}
 	}
 	s, err := store.Open(store.Config{
-		Dir: filepath.Join(dir, "images"), Arch: runtime.GOARCH, Log: slog.New(slog.DiscardHandler), Limits: unpack.DefaultLimits(),
+		Dir: filepath.Join(dir, "images"), Arch: runtime.GOARCH, Log: slog.New(slog.DiscardHandler), Limits: unpack.DefaultLimits(), Preload: preload,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,54 @@
+package native_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sandboxd/sandboxd/internal/testenv"
+	"github.com/sandboxd/sandboxd/isolation"
+	"github.com/sandboxd/sandboxd/isolation/enginetest"
+	"github.com/sandboxd/sandboxd/isolation/native"
+	"github.com/sandboxd/sandboxd/sandbox"
+	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
+)
+
+// TestImages_PreloadNumpy: a large module of an image works within 256 MiB, and is
+// there already for the programs that name it.
+func TestImages_PreloadNumpy(t *testing.T) {
+	testenv.AllEngines(t)
+	images := enginetest.PreloadingImage(t, []string{"python3-numpy"}, []string{"numpy"})
+	r, err := images.Inspect("base")
+	if err != nil || !slices.Equal(r.Preload, []string{"numpy"}) {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	e := newEngineLike(t, native.Config{Images: images, Ready: 1, PreloadSets: []string{"numpy"}})
+	limits := sandbox.DefaultLimits()
+	limits.MemoryBytes = 256 << 20
+	text := "import sys\nprint('numpy' in sys.modules)\nimport numpy\nprint(numpy.linalg.solve(numpy.eye(100) * 2, numpy.ones(100)).sum())\n"
+	run := func() string {
+		sb, err := e.Create(t.Context(), isolation.Plan{
+			ID: "numpy", Image: r.Digest, Limits: limits, Mentions: func(module string) bool { return module == "numpy" },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		end, err := sb.Converse(pyrunner.NewRequest(&sandbox.Spec{Program: &text}, sandbox.ModeScript, limits)).Run()
+		if err = errors.Join(err, sb.Destroy(t.Context())); err != nil || end.Outcome.ExitCode != 0 {
+			t.Fatalf("%+v, %v\n%s", end.Outcome, err, end.Stderr.Text())
+		}
+		return end.Stdout.Text()
+	}
+	if got := run(); got != "False\n50.0\n" {
+		t.Errorf("imported by the program: %q", got)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if run() == "True\n50.0\n" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it was never preloaded")
+		}
+	}
+}
