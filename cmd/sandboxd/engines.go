@@ -20,6 +20,7 @@ import (
 	"github.com/sandboxd/sandboxd/images"
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
 	"github.com/sandboxd/sandboxd/isolation"
+	"github.com/sandboxd/sandboxd/isolation/docker"
 	"github.com/sandboxd/sandboxd/isolation/native"
 	"github.com/sandboxd/sandboxd/isolation/oci"
 	"github.com/sandboxd/sandboxd/isolation/process"
@@ -41,6 +42,7 @@ func engineMakers() []engineMaker {
 		{oci.Runsc, ociName, checkSection(newOCISection), makeOCI(oci.Runsc)},
 		{oci.Crun, ociName, checkSection(newOCISection), makeOCI(oci.Crun)},
 		{oci.Runc, ociName, checkSection(newOCISection), makeOCI(oci.Runc)},
+		{docker.Name, docker.Name, checkSection(newDockerSection), makeDocker},
 		{process.Name, process.Name, checkSection(newProcessSection), makeProcess},
 	}
 }
@@ -51,12 +53,15 @@ type host struct {
 	sandboxes uint32 // live at once
 	log       *slog.Logger
 	images    images.Source // stored ones
+	// defaultImage is the configured one of runs that name none, empty for the
+	// engine's own.
+	defaultImage string
 }
 
 func newHost(cfg *config.Config, log *slog.Logger, images images.Source) host {
 	// Sandboxes being removed keep their ids for a moment; a probe needs one.
 	const spare = 16
-	return host{stateDir: cfg.StateDir, log: log, images: images, sandboxes: uint32(cfg.Admission.MaxConcurrent) + spare} //nolint:gosec // validated to be small
+	return host{stateDir: cfg.StateDir, log: log, images: images, defaultImage: cfg.Images.Default, sandboxes: uint32(cfg.Admission.MaxConcurrent) + spare} //nolint:gosec // validated to be small
 }
 
 // makeEngines makes every engine, in the order in which they are shown. One that

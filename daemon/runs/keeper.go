@@ -111,8 +111,8 @@ func (k *keeper) settle(ctx context.Context, sb isolation.Sandbox, w *watch, hea
 	}
 	facts, err := sb.Wait(ctx)
 	if err != nil {
-		// What may still be alive must not be answered for.
-		return reply{err: sandbox.Errorf(sandbox.KindInternal, "reap sandbox", "", "%w", err)}
+		// What may still be alive must not be answered for. Who lost it may say why.
+		return reply{err: sandbox.Errorf(sandbox.KindOf(err), "reap sandbox", "", "%w", err)}
 	}
 	reaped := time.Now()
 	e := heard.ending

@@ -33,6 +33,7 @@ var trees = []tree{
 	{path: "isolation/fake", allow: []string{"sandbox", "=isolation"}},
 	{path: "isolation/pool", allow: []string{"=sandbox", "=isolation"}},
 	{path: "isolation/oci", allow: []string{"sandbox", "=isolation", "isolation/pool", "images", "internal/linux", "internal/rollback"}},
+	{path: "isolation/docker", allow: []string{"sandbox", "=isolation", "isolation/pool", "images", "internal/linux", "internal/rollback"}},
 	{path: "isolation/process", allow: []string{"sandbox", "=isolation", "images", "internal/linux", "internal/rollback"}},
 	{path: "isolation/native", allow: []string{"sandbox", "=isolation", "isolation/pool", "images", "internal/linux", "internal/rollback"}},
 
