@@ -77,9 +77,9 @@ test-root: need-root need-python need-runtimes need-engine ## Root lane: kernel 
 	@.ci/need mmdebstrap:mmdebstrap
 	@SANDBOXD_LANE=root $(GO) test -count=1 -p 1 -timeout 15m $(ROOT_PACKAGES)
 
-test-engines: need-root need-python need-runtimes need-engine ## Every engine by the whole conformance suite, hostile programs included
+test-engines: need-root need-python need-runtimes need-engine ## Every engine by the whole conformance suite, hostile programs included; images with packages
 	@.ci/need mmdebstrap:mmdebstrap
-	@SANDBOXD_LANE=root SANDBOXD_ENGINES=all $(GO) test -count=1 -p 1 -timeout 20m ./isolation/...
+	@SANDBOXD_LANE=root SANDBOXD_ENGINES=all $(GO) test -count=1 -p 1 -timeout 20m ./isolation/... ./images/build
 
 test-e2e: need-root need-python need-runtimes build ## End-to-end lane: the real daemon and CLI over a socket
 	@SANDBOXD_LANE=e2e $(GO) test -count=1 -timeout 20m ./internal/e2e/...
