@@ -88,14 +88,14 @@ test-vm: ## The root lane and must cases under cgroup v2 in a VM (VM=reduced: un
 	@.ci/need qemu-system-x86:qemu-system-x86_64 mmdebstrap:mmdebstrap cpio:cpio python3:/usr/bin/python3
 	@$(PYTHON) -B internal/vm/run.py $(VM) $(if $(KERNEL),--kernel $(KERNEL)) $(if $(CASES),--cases "$(CASES)")
 
-cases: need-python build ## Judge a case file against the real daemon: CASES=FILE [GROUP= ENGINE= INTEGRITY= LEVEL= ONLY=id,id]
+cases: need-python build ## Judge a case file against the real daemon: CASES=FILE [GROUP= ENGINE= CONFIG=FILE INTEGRITY= LEVEL= ONLY=id,id]
 	@test -n "$(CASES)" || { echo "say which: make cases CASES=FILE"; exit 2; }
-	@$(PYTHON) -B internal/cases "$(CASES)" --build build $(if $(GROUP),--group $(GROUP)) $(if $(ENGINE),--engine $(ENGINE)) \
+	@$(PYTHON) -B internal/cases "$(CASES)" --build build $(if $(GROUP),--group $(GROUP)) $(if $(ENGINE),--engine $(ENGINE)) $(if $(CONFIG),--config "$(CONFIG)") \
 		$(if $(INTEGRITY),--integrity $(INTEGRITY)) $(if $(LEVEL),--level $(LEVEL)) $(if $(ONLY),--only $(ONLY))
 
-humaneval: need-python build ## Judge HumanEval problems, solved and unsolved: HUMANEVAL=FILE [ENGINE=]
+humaneval: need-python build ## Judge HumanEval problems, solved and unsolved: HUMANEVAL=FILE [ENGINE= CONFIG=FILE]
 	@test -n "$(HUMANEVAL)" || { echo "say which: make humaneval HUMANEVAL=FILE"; exit 2; }
-	@$(PYTHON) -B internal/cases/humaneval.py "$(HUMANEVAL)" --build build $(if $(ENGINE),--engine $(ENGINE))
+	@$(PYTHON) -B internal/cases/humaneval.py "$(HUMANEVAL)" --build build $(if $(ENGINE),--engine $(ENGINE)) $(if $(CONFIG),--config "$(CONFIG)")
 
 bench: need-root need-python build ## Measure a private daemon against a plain subprocess into build/bench.json [BENCH="--full --check"]
 	@.ci/need python3-numpy:/usr/lib/python3/dist-packages/numpy
@@ -124,7 +124,7 @@ need-python:
 	@.ci/need python3:/usr/bin/python3
 
 need-runtimes:
-	@.ci/need runc:runc crun:crun runsc:runsc
+	@.ci/need runc:runc crun:crun runsc:runsc docker.io:dockerd
 
 need-engine:
 	@.ci/need docker.io:dockerd

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sandboxd/sandboxd/daemon/catalog"
 	"github.com/sandboxd/sandboxd/daemon/config"
 	"github.com/sandboxd/sandboxd/daemon/httpapi"
 	"github.com/sandboxd/sandboxd/daemon/runs"
@@ -22,6 +23,7 @@ type Deps struct {
 	Engines  []isolation.Engine // in the order in which they are shown
 	Logger   *slog.Logger
 	PeerCred func(net.Conn) (tenants.Caller, error)
+	Images   catalog.Store // nil for none: runs then get the engines' own image
 }
 
 // Daemon is one assembled daemon.
@@ -29,6 +31,7 @@ type Daemon struct {
 	cfg     config.Config
 	deps    Deps
 	runs    *runs.Manager
+	images  *catalog.Catalog
 	server  *http.Server
 	release context.CancelFunc // ends requests that outlive the drain
 }
@@ -46,18 +49,24 @@ func New(ctx context.Context, cfg config.Config, deps Deps) (*Daemon, error) {
 		return nil, errors.New("assemble daemon: no logger")
 	}
 	d := &Daemon{cfg: cfg, deps: deps}
-	manager, err := runs.New(cfg.Runs(), d.examine(ctx), deps.Logger)
+	images, err := catalog.New(cfg.Catalog(), deps.Images, deps.Logger)
+	if err != nil {
+		return nil, err
+	}
+	settings := cfg.Runs()
+	settings.Images = images
+	manager, err := runs.New(settings, d.examine(ctx), deps.Logger)
 	if err != nil {
 		return nil, err
 	}
 	api, err := httpapi.New(httpapi.Config{
 		Version: deps.Version, Defaults: cfg.DefaultLimits(), Ceilings: cfg.Ceilings(),
 		Logger: deps.Logger, PeerCred: deps.PeerCred,
-	}, manager)
+	}, manager, images)
 	if err != nil {
 		return nil, err
 	}
-	d.runs, d.server = manager, api.Server()
+	d.runs, d.images, d.server = manager, images, api.Server()
 	base, release := context.WithCancel(context.WithoutCancel(ctx))
 	d.release = release
 	d.server.BaseContext = func(net.Listener) context.Context { return base }
@@ -96,6 +105,7 @@ func (d *Daemon) examineOne(ctx context.Context, e isolation.Engine) runs.Engine
 // Serve answers on listener until ctx ends, then stops in order. It closes the
 // listener. A drain that had to cancel runs is no error.
 func (d *Daemon) Serve(ctx context.Context, listener net.Listener) error {
+	d.images.Keep()
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(listener) }()
 	var err error
@@ -125,6 +135,7 @@ func (d *Daemon) stop(ctx context.Context) error {
 	answers, cancel := context.WithTimeout(ctx, d.cfg.Drain()+time.Minute)
 	defer cancel()
 	go func() { closed <- d.server.Shutdown(answers) }()
+	d.images.Stop() // nothing is lost: an import is made again, and it may take longer than a drain
 
 	drain, stopDrain := context.WithTimeout(ctx, d.cfg.Drain())
 	defer stopDrain()

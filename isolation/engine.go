@@ -104,6 +104,7 @@ type Support struct {
 	Limits      map[string]LimitSupport `json:"limits" doc:"By limit name"`
 	Interpreter string                  `json:"interpreter,omitempty" doc:"The Python of its default image"`
 	Image       string                  `json:"image,omitempty" doc:"Name and digest of its default image"`
+	Images      bool                    `json:"images" doc:"It runs stored images, too"`
 	Notes       []string                `json:"notes,omitempty"`
 }
 

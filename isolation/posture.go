@@ -37,7 +37,7 @@ type Posture struct {
 	Descriptors map[string]string   `json:"descriptors"`
 	Writable    []string            `json:"writable"`
 	RootEntries []string            `json:"root_entries"`
-	ProcEntries []string            `json:"proc_entries"`
+	ProcEntries []string            `json:"proc_entries"` // that show something, processes aside
 	PIDs        []int               `json:"pids"`
 	Rlimits     map[string][2]int64 `json:"rlimits"`
 	Space       map[string]*Space   `json:"space"`
@@ -137,9 +137,9 @@ func (p Posture) Layers(own map[string]string) []sandbox.LayerReport {
 		{sandbox.LayerIPCNS, p.ownNamespace(own, "ipc"), "the daemon's own"},
 		{sandbox.LayerUTSNS, p.ownNamespace(own, "uts") && p.Hostname == Hostname, "host name " + p.Hostname},
 		{sandbox.LayerCgroupNS, p.ownNamespace(own, "cgroup"), "the daemon's own"},
-		{sandbox.LayerRootfs, p.readOnlyRoot(), "root entries " + strings.Join(p.RootEntries, " ")},
+		{sandbox.LayerRootfs, p.readOnlyRoot(own), "root entries " + strings.Join(p.RootEntries, " ") + ", writable " + strings.Join(p.Writable, " ")},
 		{sandbox.LayerPrivateTmp, p.cappedPlaces(), "writable " + strings.Join(p.Writable, " ")},
-		{sandbox.LayerMaskedProc, !slices.Contains(p.ProcEntries, "kcore") && !slices.Contains(p.ProcEntries, "sys"), "entries " + strings.Join(p.ProcEntries, " ")},
+		{sandbox.LayerMaskedProc, p.maskedProc(), "entries " + strings.Join(p.ProcEntries, " ")},
 	}
 	var out []sandbox.LayerReport
 	for _, c := range checks {
@@ -189,13 +189,24 @@ func (p Posture) ownNamespace(own map[string]string, name string) bool {
 	return p.Namespaces[name] != "" && p.Namespaces[name] != own[name]
 }
 
-func (p Posture) readOnlyRoot() bool {
-	for _, name := range []string{"home", "root", "var", "boot", "srv"} {
-		if slices.Contains(p.RootEntries, name) {
-			return false
+// readOnlyRoot: a root of its own, which nobody writes to. Where there are no
+// namespaces to see (gVisor), the mounts are those of another kernel.
+func (p Posture) readOnlyRoot(own map[string]string) bool {
+	readOnly := false
+	for _, m := range p.Mounts {
+		if m.Target == "/" { // a later one covers those before
+			readOnly = slices.Contains(m.Options, "ro")
 		}
 	}
-	return !slices.Contains(p.Writable, "/") && !slices.Contains(p.Writable, "/usr") && !slices.Contains(p.Writable, "/etc")
+	return readOnly && p.Namespaces["mnt"] != own["mnt"] &&
+		!slices.Contains(p.Writable, "/") && !slices.Contains(p.Writable, "/usr") && !slices.Contains(p.Writable, "/etc")
+}
+
+// maskedProc: nothing of /proc shows but processes, and links to the own one.
+func (p Posture) maskedProc() bool {
+	return !slices.ContainsFunc(p.ProcEntries, func(name string) bool {
+		return !slices.Contains([]string{"self", "thread-self", "mounts", "net"}, name)
+	})
 }
 
 // cappedPlaces: nothing may be written but three places, each with a cap on

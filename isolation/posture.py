@@ -31,6 +31,20 @@ def entries(path):
         return []
 
 
+def shows(path):
+    """Whether there is anything behind a name: what is masked is empty."""
+    try:
+        if os.path.isdir(path):
+            return bool(os.listdir(path))
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            return bool(os.read(fd, 1))
+        finally:
+            os.close(fd)
+    except OSError:
+        return False
+
+
 def writable():
     found = []
     for base in ("/", "/bin", "/dev", "/dev/shm", "/etc", "/home", "/lib", "/mnt", "/opt", "/proc", "/root",
@@ -105,7 +119,7 @@ print(json.dumps({
     "hostname": os.uname().nodename, "cwd": os.getcwd(), "environment": dict(os.environ),
     "dumpable": libc.prctl(3, 0, 0, 0, 0),
     "mounts": mounts(), "descriptors": descriptors(), "writable": writable(),
-    "root_entries": entries("/"), "proc_entries": [n for n in entries("/proc") if not n.isdigit()],
+    "root_entries": entries("/"), "proc_entries": [n for n in entries("/proc") if not n.isdigit() and shows("/proc/" + n)],
     "pids": sorted(int(n) for n in entries("/proc") if n.isdigit()),
     "rlimits": {n: list(resource.getrlimit(v)) for n, v in sorted(names.items())},
     "space": {p: space(p) for p in (os.getcwd(), "/tmp", "/dev/shm")},

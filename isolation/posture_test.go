@@ -25,6 +25,7 @@ func good() isolation.Posture {
 		PID:        2, PPID: 1, SIDIsOwn: true, NoNewPrivs: 1, Hostname: isolation.Hostname, Cwd: isolation.Workspace, Environment: env,
 		Writable: []string{"/dev/shm", "/tmp", isolation.Workspace}, RootEntries: []string{"dev", "etc", "usr"},
 		ProcEntries: []string{"self", "thread-self"}, Space: spaces,
+		Mounts:   []isolation.PostureMount{{Target: "/", Options: []string{"ro", "nosuid"}, Type: "tmpfs"}},
 		Rlimits:  map[string][2]int64{"RLIMIT_CORE": {0, 0}, "RLIMIT_NOFILE": {64, 64}, "RLIMIT_CPU": {12, 12}},
 		Attempts: map[string]string{"chroot": "Operation not permitted", "connect": "Network is unreachable"},
 	}
@@ -69,10 +70,14 @@ func TestPosture_SeesEachWeakness(t *testing.T) {
 		{"ipc namespace", func(p *isolation.Posture) { p.Namespaces["ipc"] = own["ipc"] }, sandbox.LayerIPCNS},
 		{"host name", func(p *isolation.Posture) { p.Hostname = "prod-7" }, sandbox.LayerUTSNS},
 		{"cgroup namespace", func(p *isolation.Posture) { p.Namespaces["cgroup"] = own["cgroup"] }, sandbox.LayerCgroupNS},
-		{"host directory", func(p *isolation.Posture) { p.RootEntries = append(p.RootEntries, "home") }, sandbox.LayerRootfs},
+		{"writable root", func(p *isolation.Posture) { p.Mounts[0].Options = []string{"rw", "nosuid"} }, sandbox.LayerRootfs},
+		{"uncovered root", func(p *isolation.Posture) {
+			p.Mounts = append(p.Mounts, isolation.PostureMount{Target: "/", Options: []string{"rw"}})
+		}, sandbox.LayerRootfs},
 		{"no size", func(p *isolation.Posture) { p.Space["/tmp"].Bytes = 0 }, sandbox.LayerPrivateTmp},
 		{"no inode cap", func(p *isolation.Posture) { p.Space["/dev/shm"].Inodes = 0 }, sandbox.LayerPrivateTmp},
 		{"another place", func(p *isolation.Posture) { p.Writable = append(p.Writable, "/zzz") }, sandbox.LayerPrivateTmp},
+		{"kernel's switches", func(p *isolation.Posture) { p.ProcEntries = append(p.ProcEntries, "sys") }, sandbox.LayerMaskedProc},
 		{"kernel's files", func(p *isolation.Posture) { p.ProcEntries = append(p.ProcEntries, "kcore") }, sandbox.LayerMaskedProc},
 	} {
 		t.Run(c.name, func(t *testing.T) {

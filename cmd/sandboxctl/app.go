@@ -43,7 +43,7 @@ func newRoot(a *app) *cobra.Command {
 	flags.StringVar(&a.socket, "socket", "", "socket of the daemon (default: $"+apiclient.SocketVariable+", else the system's for root, the user's own otherwise)")
 	flags.DurationVar(&a.timeout, "timeout", 0, "give up, and cancel the run, after this long (0: never)")
 	flags.BoolVar(&a.json, "json", false, "print the daemon's answer as JSON")
-	root.AddCommand(newRun(a), newExec(a), newPS(a), newKill(a), newDoctor(a), newInfo(a), newBench(a), newVersion(a))
+	root.AddCommand(newRun(a), newExec(a), newPS(a), newKill(a), newImages(a), newDoctor(a), newInfo(a), newBench(a), newVersion(a))
 	return root
 }
 

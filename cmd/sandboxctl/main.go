@@ -61,9 +61,9 @@ func execute(ctx context.Context, a *app, args []string) int {
 		fmt.Fprintf(a.err, "sandboxctl: %v\nTry: sandboxctl help\n", err)
 		return exitUsage
 	case errors.Is(err, context.DeadlineExceeded):
-		err = fmt.Errorf("the timeout of --timeout has passed; the run was canceled: %w", context.DeadlineExceeded)
+		err = fmt.Errorf("the timeout of --timeout has passed; what was under way was canceled: %w", context.DeadlineExceeded)
 	case ctx.Err() != nil:
-		err = errors.New("interrupted; the run was canceled")
+		err = errors.New("interrupted; what was under way was canceled")
 	case errors.Is(err, apiclient.ErrNoDaemon):
 		err = fmt.Errorf("%w; is sandboxd running? (--socket or %s say where)", err, apiclient.SocketVariable)
 	}

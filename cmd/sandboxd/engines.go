@@ -20,6 +20,7 @@ import (
 	"github.com/sandboxd/sandboxd/images"
 	"github.com/sandboxd/sandboxd/internal/linux/cgroup"
 	"github.com/sandboxd/sandboxd/isolation"
+	"github.com/sandboxd/sandboxd/isolation/docker"
 	"github.com/sandboxd/sandboxd/isolation/native"
 	"github.com/sandboxd/sandboxd/isolation/oci"
 	"github.com/sandboxd/sandboxd/isolation/process"
@@ -41,6 +42,7 @@ func engineMakers() []engineMaker {
 		{oci.Runsc, ociName, checkSection(newOCISection), makeOCI(oci.Runsc)},
 		{oci.Crun, ociName, checkSection(newOCISection), makeOCI(oci.Crun)},
 		{oci.Runc, ociName, checkSection(newOCISection), makeOCI(oci.Runc)},
+		{docker.Name, docker.Name, checkSection(newDockerSection), makeDocker},
 		{process.Name, process.Name, checkSection(newProcessSection), makeProcess},
 	}
 }
@@ -50,24 +52,25 @@ type host struct {
 	stateDir  string
 	sandboxes uint32 // live at once
 	log       *slog.Logger
+	images    images.Source // stored ones
 }
 
-func newHost(cfg *config.Config, log *slog.Logger) host {
+func newHost(cfg *config.Config, log *slog.Logger, images images.Source) host {
 	// Sandboxes being removed keep their ids for a moment; a probe needs one.
 	const spare = 16
-	return host{stateDir: cfg.StateDir, log: log, sandboxes: uint32(cfg.Admission.MaxConcurrent) + spare} //nolint:gosec // validated to be small
+	return host{stateDir: cfg.StateDir, log: log, images: images, sandboxes: uint32(cfg.Admission.MaxConcurrent) + spare} //nolint:gosec // validated to be small
 }
 
 // makeEngines makes every engine, in the order in which they are shown. One that
 // cannot be made on this machine is left out with a word to the log: the others
 // can serve all the same, and a request for it is refused.
-func makeEngines(ctx context.Context, cfg *config.Config, log *slog.Logger) ([]isolation.Engine, error) {
+func makeEngines(ctx context.Context, cfg *config.Config, log *slog.Logger, images images.Source) ([]isolation.Engine, error) {
 	if err := checkEngines(cfg); err != nil {
 		return nil, err
 	}
 	var engines []isolation.Engine
 	for _, m := range engineMakers() {
-		e, err := m.make(ctx, newHost(cfg, log), cfg.Engine[m.section])
+		e, err := m.make(ctx, newHost(cfg, log, images), cfg.Engine[m.section])
 		if err != nil {
 			log.LogAttrs(ctx, slog.LevelError, "engine left out", slog.String("engine", m.name), slog.Any("err", err))
 			continue
@@ -87,13 +90,20 @@ func checkEngines(cfg *config.Config) error {
 			errs = append(errs, fmt.Errorf("engine.%s: no engine has such a section", name))
 		}
 	}
+	if allowed := cfg.Engines.Allowed; allowed != nil {
+		for _, name := range *allowed {
+			if !slices.ContainsFunc(engineMakers(), func(m engineMaker) bool { return m.name == name }) {
+				errs = append(errs, fmt.Errorf("engines.allowed: no engine is called %q", name))
+			}
+		}
+	}
 	checked := map[string]bool{}
 	for _, m := range engineMakers() {
 		if checked[m.section] {
 			continue
 		}
 		checked[m.section] = true
-		if err := m.check(newHost(cfg, nil), cfg.Engine[m.section]); err != nil {
+		if err := m.check(newHost(cfg, nil, nil), cfg.Engine[m.section]); err != nil {
 			errs = append(errs, fmt.Errorf("engine.%s: %w", m.section, err))
 		}
 	}
@@ -176,7 +186,7 @@ func makeNative(ctx context.Context, h host, raw map[string]any) (isolation.Engi
 		return nil, err
 	}
 	return native.New(native.Config{
-		Image: image, Cgroups: groups, Arch: runtime.GOARCH, Log: h.log,
+		Image: image, Images: h.images, Cgroups: groups, Arch: runtime.GOARCH, Log: h.log,
 		UIDBase: s.UIDBase, Preload: s.Preload, PreloadSets: s.PreloadSets,
 		Sandboxes: h.sandboxes + s.readySandboxes(), Ready: s.Ready, ReadyBytes: s.ReadyBytes,
 	})

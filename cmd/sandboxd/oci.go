@@ -84,7 +84,7 @@ func makeOCI(name string) func(context.Context, host, map[string]any) (isolation
 		place := uint32(slices.Index(oci.Names(), name)) //nolint:gosec // it is among them
 		return oci.New(oci.Config{
 			Runtime: name, Program: s.Programs[name], MinVersion: s.MinVersion[name],
-			Image: image, Cgroups: groups, Arch: runtime.GOARCH, Log: h.log,
+			Image: image, Images: h.images, Cgroups: groups, Arch: runtime.GOARCH, Log: h.log,
 			Dir:       filepath.Join(h.stateDir, ociName, name),
 			UIDBase:   s.UIDBase + place*s.idsEach(h),
 			Sandboxes: s.sandboxes(h), Ready: s.Ready,

@@ -35,12 +35,18 @@ func serve(ctx context.Context, cfg config.Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, listener.remove()) }()
-	engines, err := makeEngines(ctx, &cfg, logger)
+	stored, err := openImages(ctx, &cfg, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stored.Close()) }()
+	engines, err := makeEngines(ctx, &cfg, logger, stored)
 	if err != nil {
 		return fmt.Errorf("make engines: %w", err)
 	}
 	d, err := daemon.New(ctx, cfg, daemon.Deps{
 		Version: versionText(), Engines: engines, Logger: logger, PeerCred: peerCred,
+		Images: &shelf{store: stored, limits: importLimits(&cfg)},
 	})
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ type Config struct {
 	Limits    Limits    `toml:"limits"`
 	Admission Admission `toml:"admission"`
 	Engines   Engines   `toml:"engines"`
+	Images    Images    `toml:"images"`
 	Shutdown  Shutdown  `toml:"shutdown"`
 	// Engine holds the engines' own sections by name.
 	Engine map[string]map[string]any `toml:"engine"`
@@ -50,9 +51,12 @@ type Admission struct {
 
 // Engines says which engines may be used and what they must hold.
 type Engines struct {
-	Default      string   `toml:"default"`
-	Order        []string `toml:"order"` // strongest first
-	AllowProcess bool     `toml:"allow_process"`
+	Default string   `toml:"default"`
+	Order   []string `toml:"order"` // strongest first
+	// Allowed unset allows every engine; set, requests may name these, and auto takes
+	// no other.
+	Allowed      *[]string `toml:"allowed,omitempty"`
+	AllowProcess bool      `toml:"allow_process"`
 	// RequireLayers unset is not the same as set to none: then each engine must
 	// hold what it is made of, Landlock excepted.
 	RequireLayers *[]sandbox.Layer `toml:"require_layers,omitempty"`
@@ -81,6 +85,7 @@ func Default() Config {
 		Log:       Log{Level: "info", Format: "text"},
 		Admission: Admission{MaxConcurrent: max(minConcurrent, 2*runtime.NumCPU()), QueueLength: 256},
 		Engines:   Engines{Default: runs.Auto, Order: []string{engineNative, engineProcess}},
+		Images:    defaultImages(),
 		Shutdown:  Shutdown{DrainMillis: 30_000},
 	}
 }
@@ -144,6 +149,9 @@ func (c *Config) Runs() runs.Config {
 	} else {
 		r.Require = NativeLayers()
 		r.RequireByEngine = map[string][]sandbox.Layer{engineProcess: ProcessLayers()}
+	}
+	if allowed := c.Engines.Allowed; allowed != nil {
+		r.Allowed = append([]string{}, *allowed...)
 	}
 	if !c.Engines.AllowProcess {
 		r.Refused[engineProcess] = "set allow_process = true in the section engines of the configuration"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/sandboxd/sandboxd/daemon/runs"
 	"github.com/sandboxd/sandboxd/sandbox"
 )
 
@@ -114,6 +115,10 @@ func (c *Config) Validate() error {
 	if c.Engines.Default == "" {
 		bad("engines.default", "is empty")
 	}
+	if allowed := c.Engines.Allowed; allowed != nil && c.Engines.Default != runs.Auto && !slices.Contains(*allowed, c.Engines.Default) {
+		bad("engines.default", "%q is not among engines.allowed", c.Engines.Default)
+	}
+	c.Images.check(bad)
 	if own := c.Engines.RequireLayers; own != nil {
 		for _, l := range *own {
 			if !sandbox.KnownLayer(l) {

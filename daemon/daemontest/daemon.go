@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sandboxd/sandboxd/daemon"
+	"github.com/sandboxd/sandboxd/daemon/catalog"
 	"github.com/sandboxd/sandboxd/daemon/config"
 	"github.com/sandboxd/sandboxd/daemon/tenants"
 	"github.com/sandboxd/sandboxd/isolation"
@@ -22,6 +23,7 @@ type Options struct {
 	Configure func(*config.Config)
 	Caller    tenants.Caller // who connects
 	NoCaller  bool           // connections have no peer credentials
+	Images    catalog.Store  // none where nil
 }
 
 // Daemon is a running daemon.
@@ -78,7 +80,7 @@ func Start(tb testing.TB, o Options) *Daemon {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context())) // the daemon is stopped in cleanup, after the test's context
 	d.cancel = cancel
 	assembled, err := daemon.New(ctx, cfg, daemon.Deps{
-		Version: "test", Engines: o.Engines, PeerCred: d.peerCred,
+		Version: "test", Engines: o.Engines, PeerCred: d.peerCred, Images: o.Images,
 		Logger: slog.New(slog.NewJSONHandler(d.Log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/sandboxd/sandboxd/daemon/catalog"
 	"github.com/sandboxd/sandboxd/daemon/runs"
 	"github.com/sandboxd/sandboxd/daemon/tenants"
 	"github.com/sandboxd/sandboxd/sandbox"
@@ -39,19 +40,20 @@ type Config struct {
 type API struct {
 	cfg     Config
 	runs    *runs.Manager
+	images  *catalog.Catalog
 	started time.Time
 	bodies  *semaphore.Weighted // bytes of request bodies in memory
 	huma    huma.API
 	handler http.Handler
 }
 
-// New builds the API over a manager of runs.
-func New(cfg Config, manager *runs.Manager) (*API, error) {
+// New builds the API over a manager of runs and a catalog of images.
+func New(cfg Config, manager *runs.Manager, images *catalog.Catalog) (*API, error) {
 	if cfg.Logger == nil || cfg.PeerCred == nil {
 		return nil, errors.New("configure API: logger and peer credentials are required")
 	}
 	adoptHuma()
-	a := &API{cfg: cfg, runs: manager, started: time.Now(), bodies: semaphore.NewWeighted(maxBodies)}
+	a := &API{cfg: cfg, runs: manager, images: images, started: time.Now(), bodies: semaphore.NewWeighted(maxBodies)}
 	metrics, err := metricsHandler(manager)
 	if err != nil {
 		return nil, fmt.Errorf("configure API: %w", err)

@@ -42,6 +42,10 @@ func (a *API) readBody(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		if r.Method == http.MethodPost && r.URL.Path == importPath {
+			a.passArchive(w, r, next)
+			return
+		}
 		if err := checkType(r.Header.Get("Content-Type")); err != nil {
 			a.refuse(w, r, err)
 			return
@@ -63,6 +67,17 @@ func (a *API) readBody(next http.Handler) http.Handler {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
 	})
+}
+
+// passArchive leaves a body where it is: it is read as it is stored.
+func (a *API) passArchive(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != archiveType {
+		a.refuse(w, r, plainProblem(http.StatusUnsupportedMediaType, "header.Content-Type", "the body must be "+archiveType))
+		leave(w)
+		return
+	}
+	next.ServeHTTP(w, r)
 }
 
 // room is what one body takes of what all bodies may hold at once, until its

@@ -6,7 +6,9 @@ import (
 	"net"
 	"os"
 	"testing"
+	"time"
 
+	"github.com/sandboxd/sandboxd/daemon/catalog"
 	"github.com/sandboxd/sandboxd/daemon/runs"
 	"github.com/sandboxd/sandboxd/daemon/tenants"
 	"github.com/sandboxd/sandboxd/sandbox"
@@ -20,10 +22,14 @@ func TestOpenAPI_IsCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	images, err := catalog.New(catalog.Config{ImportTime: time.Minute}, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
 	api, err := New(Config{
 		Logger:   slog.New(slog.DiscardHandler),
 		PeerCred: func(net.Conn) (tenants.Caller, error) { return tenants.Caller{}, nil },
-	}, manager)
+	}, manager, images)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ func (a *API) routes() {
 		Summary: "Cancel a live run", DefaultStatus: http.StatusNoContent,
 		Description: "Does not wait. The call that started the run answers with the verdict canceled, unless the program had already left.",
 	}, a.cancelRun)
+	a.imageRoutes()
 	huma.Register(a.huma, huma.Operation{
 		OperationID: "get-info", Method: http.MethodGet, Path: "/v1/info",
 		Summary: "What this daemon is and what it offers",

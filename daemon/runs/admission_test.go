@@ -284,7 +284,7 @@ func TestChoose_TakesTheStrongestThatHolds(t *testing.T) {
 			cfg := testConfig()
 			cfg.EngineOrder, cfg.Require, cfg.Refused, cfg.RequireByEngine = []string{"a", "b"}, require, c.refused, c.own
 			p := planner{cfg: cfg, engines: c.engines}
-			e, _, err := p.choose(c.asked, c.wanted)
+			e, _, err := p.choose(c.asked, c.wanted, &held{})
 			if c.kind != "" {
 				if err == nil || sandbox.KindOf(err) != c.kind {
 					t.Errorf("error %v, want %s", err, c.kind)

@@ -44,7 +44,7 @@ func (e *Engine) can(limit string) bool {
 }
 
 // choose gives the engine for a request and the layers that it has to hold.
-func (p *planner) choose(name string, wanted []sandbox.Layer) (*Engine, []sandbox.Layer, error) {
+func (p *planner) choose(name string, wanted []sandbox.Layer, image *held) (*Engine, []sandbox.Layer, error) {
 	for i, l := range wanted {
 		if !sandbox.KnownLayer(l) {
 			return nil, nil, sandbox.Errorf(sandbox.KindInvalid, "admit", fmt.Sprintf("require_layers[%d]", i), "no layer is called %.64q", string(l))
@@ -54,10 +54,10 @@ func (p *planner) choose(name string, wanted []sandbox.Layer) (*Engine, []sandbo
 		name = p.cfg.DefaultEngine
 	}
 	if name == "" || name == Auto {
-		return p.strongest(wanted)
+		return p.strongest(wanted, image)
 	}
 	e := p.engine(name)
-	mend, refused := p.cfg.Refused[name]
+	mend, refused := p.refused(name)
 	switch {
 	case e == nil:
 		return nil, nil, sandbox.Errorf(sandbox.KindInvalid, "admit", "engine", "no engine is called %.64q; known: %s", name, strings.Join(p.names(), ", "))
@@ -66,20 +66,29 @@ func (p *planner) choose(name string, wanted []sandbox.Layer) (*Engine, []sandbo
 		err.Mend = mend
 		return nil, nil, err
 	}
-	require, err := p.fit(e, wanted)
+	require, err := p.fit(e, wanted, image)
 	return e, require, err
+}
+
+// refused tells whether configuration keeps an engine from use, and the mend.
+func (p *planner) refused(name string) (mend string, refused bool) {
+	if p.cfg.Allowed != nil && !slices.Contains(p.cfg.Allowed, name) {
+		return "add it to allowed in the section engines of the configuration", true
+	}
+	mend, refused = p.cfg.Refused[name]
+	return mend, refused
 }
 
 // strongest takes the first engine of the configured order that holds what is
 // required. When none does, the first one's shortcoming is the answer.
-func (p *planner) strongest(wanted []sandbox.Layer) (*Engine, []sandbox.Layer, error) {
+func (p *planner) strongest(wanted []sandbox.Layer, image *held) (*Engine, []sandbox.Layer, error) {
 	var first error
 	for _, name := range p.cfg.EngineOrder {
 		e := p.engine(name)
-		if _, refused := p.cfg.Refused[name]; e == nil || refused {
+		if _, refused := p.refused(name); e == nil || refused {
 			continue
 		}
-		require, err := p.fit(e, wanted)
+		require, err := p.fit(e, wanted, image)
 		if err == nil {
 			return e, require, nil
 		}
@@ -94,9 +103,12 @@ func (p *planner) strongest(wanted []sandbox.Layer) (*Engine, []sandbox.Layer, e
 }
 
 // fit gives the layers that e has to hold, or why it cannot serve.
-func (p *planner) fit(e *Engine, wanted []sandbox.Layer) ([]sandbox.Layer, error) {
+func (p *planner) fit(e *Engine, wanted []sandbox.Layer, image *held) ([]sandbox.Layer, error) {
 	if !e.Support.Usable {
 		return nil, sandbox.Errorf(sandbox.KindUnavailable, "admit", "engine", "engine %s is not usable: %s", e.Name(), e.Support.Reason)
+	}
+	if err := image.suits(e); err != nil {
+		return nil, err
 	}
 	require := p.required(e.Name())
 	for _, l := range wanted {
@@ -150,12 +162,12 @@ type EngineView struct {
 
 // Engines describes every engine, in the order in which they were configured.
 func (m *Manager) Engines() []EngineView {
-	chosen, _, err := m.planner.choose("", nil)
+	chosen, err := m.Default()
 	views := make([]EngineView, 0, len(m.planner.engines))
 	for i := range m.planner.engines {
 		e := &m.planner.engines[i]
 		require := m.planner.required(e.Name())
-		mend, refused := m.planner.cfg.Refused[e.Name()]
+		mend, refused := m.planner.refused(e.Name())
 		views = append(views, EngineView{
 			Support: e.Support, Require: require, Missing: e.Support.Missing(require),
 			Allowed: !refused, Mend: mend, IsDefault: err == nil && chosen == e,
@@ -164,8 +176,14 @@ func (m *Manager) Engines() []EngineView {
 	return views
 }
 
-// Default is the engine of a request that names none, or why there is none.
+// Default is the engine of a request that names neither engine nor image, or why
+// it would be refused.
 func (m *Manager) Default() (*Engine, error) {
-	e, _, err := m.planner.choose("", nil)
+	image, err := m.planner.hold("")
+	if err != nil {
+		return nil, err
+	}
+	defer image.release()
+	e, _, err := m.planner.choose("", nil, &image)
 	return e, err
 }

@@ -27,10 +27,21 @@ type Config struct {
 	// replaces it for the engines that it lists.
 	Require         []sandbox.Layer
 	RequireByEngine map[string][]sandbox.Layer
-	// Refused engines are known but may not be used: name to mend.
+	// Refused engines are known but may not be used: name to mend. Where Allowed is
+	// not nil, so are all that it does not list.
 	Refused map[string]string
+	Allowed []string
+	// Images is where runs' images are; without it they get their engine's own.
+	Images Images
 
 	Timing Timing
+}
+
+// Images is where the images are that runs name.
+type Images interface {
+	// Hold keeps an image until release is called: the one that reference names, or
+	// the default for none. The zero image is the engine's own.
+	Hold(reference string) (image sandbox.Image, release func(), err error)
 }
 
 // Timing holds the keeper's own deadlines, none of which is a limit of a run.

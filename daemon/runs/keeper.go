@@ -44,6 +44,7 @@ type keeper struct {
 // dead; the slot is given back when the sandbox is removed.
 func (k *keeper) keep(ctx context.Context) {
 	defer k.m.live.keepers.Done()
+	defer k.plan.image.release() // its sandbox is gone by then
 	defer k.m.live.remove(k.id)
 	release, err := k.m.queue.enter(ctx, k.caller)
 	k.admitted = time.Now()
@@ -91,7 +92,7 @@ func (k *keeper) create(ctx context.Context) (isolation.Sandbox, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, k.m.timing.Create, errors.New("making the sandbox took too long"))
 	defer cancel()
 	sb, err := k.plan.engine.Create(ctx, isolation.Plan{
-		ID: k.id, Image: k.plan.image, Limits: k.plan.limits, Require: k.plan.require,
+		ID: k.id, Image: k.plan.image.reference(k.plan.engine), Limits: k.plan.limits, Require: k.plan.require,
 		Collect: len(k.plan.spec.Collect) > 0, Files: len(k.plan.spec.Files) > 0,
 		Mentions: k.plan.mentions,
 	})
@@ -110,8 +111,8 @@ func (k *keeper) settle(ctx context.Context, sb isolation.Sandbox, w *watch, hea
 	}
 	facts, err := sb.Wait(ctx)
 	if err != nil {
-		// What may still be alive must not be answered for.
-		return reply{err: sandbox.Errorf(sandbox.KindInternal, "reap sandbox", "", "%w", err)}
+		// What may still be alive must not be answered for. Who lost it may say why.
+		return reply{err: sandbox.Errorf(sandbox.KindOf(err), "reap sandbox", "", "%w", err)}
 	}
 	reaped := time.Now()
 	e := heard.ending

@@ -12,7 +12,7 @@ type plan struct {
 	mode       sandbox.Mode
 	spec       *sandbox.Spec
 	engine     *Engine
-	image      string
+	image      held
 	require    []sandbox.Layer
 	limits     sandbox.Limits
 	unenforced []string // default limits that the engine cannot enforce
@@ -34,9 +34,8 @@ type planner struct {
 	engines []Engine
 }
 
-const defaultImage = "host"
-
-// plan checks everything that can be checked before anything exists.
+// plan checks everything that can be checked before anything exists. The plan
+// holds its image: whoever is done with it releases that.
 func (p *planner) plan(spec *sandbox.Spec) (*plan, error) {
 	mode, err := spec.Mode()
 	if err != nil {
@@ -53,22 +52,35 @@ func (p *planner) plan(spec *sandbox.Spec) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	image, err := checkImage(spec.Image)
+	image, err := p.hold(spec.Image)
 	if err != nil {
 		return nil, err
 	}
-	engine, require, err := p.choose(spec.Engine, spec.RequireLayers)
-	if err != nil {
+	made := &plan{mode: mode, spec: checked, image: image, limits: limits}
+	if err := p.place(made, named); err != nil {
+		image.release()
 		return nil, err
 	}
-	unenforced, err := enforceable(engine, limits, named)
-	if err != nil {
-		return nil, err
+	return made, nil
+}
+
+func (p *planner) hold(reference string) (held, error) {
+	from := p.cfg.Images
+	if from == nil {
+		from = ownImage{}
 	}
-	return &plan{
-		mode: mode, spec: checked, engine: engine, image: image,
-		require: require, limits: limits, unenforced: unenforced,
-	}, nil
+	image, release, err := from.Hold(reference)
+	return held{image, release}, err
+}
+
+// place chooses the engine.
+func (p *planner) place(made *plan, named []string) (err error) {
+	made.engine, made.require, err = p.choose(made.spec.Engine, made.spec.RequireLayers, &made.image)
+	if err != nil {
+		return err
+	}
+	made.unenforced, err = enforceable(made.engine, made.limits, named)
+	return err
 }
 
 func checkIntegrity(i sandbox.Integrity) error {
@@ -81,13 +93,6 @@ func checkIntegrity(i sandbox.Integrity) error {
 		return e
 	}
 	return sandbox.Errorf(sandbox.KindInvalid, "admit", "integrity", "unknown mode %q", i)
-}
-
-func checkImage(name string) (string, error) {
-	if name == "" || name == defaultImage {
-		return defaultImage, nil
-	}
-	return "", sandbox.Errorf(sandbox.KindInvalid, "admit", "image", "no image is called %.64q; known: %s", name, defaultImage)
 }
 
 // enforceable refuses a limit that the request named and the engine cannot

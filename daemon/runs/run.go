@@ -35,6 +35,12 @@ func (m *Manager) Run(ctx context.Context, caller tenants.Caller, order Order) (
 		m.counts.refuse(err)
 		return sandbox.Result{}, err
 	}
+	kept := false // by the keeper
+	defer func() {
+		if !kept {
+			p.image.release()
+		}
+	}()
 	if err := ctx.Err(); err != nil {
 		return sandbox.Result{}, &sandbox.Error{Kind: sandbox.KindCanceled, Op: "admit", Err: err}
 	}
@@ -52,6 +58,7 @@ func (m *Manager) Run(ctx context.Context, caller tenants.Caller, order Order) (
 		m.counts.refuse(err)
 		return sandbox.Result{}, err
 	}
+	kept = true
 	go k.keep(ctx)
 	r := <-k.reply
 	if r.err != nil {
@@ -81,8 +88,7 @@ func (k *keeper) conclude(e pyrunner.Ending, layers []sandbox.LayerReport) sandb
 	}
 	res.ID = k.id
 	res.Engine = p.engine.Name()
-	res.Image = orElse(p.engine.Support.Image, p.image)
-	res.Interpreter = p.engine.Support.Interpreter
+	res.Image, res.Interpreter = p.image.names(p.engine)
 	res.Layers = layers
 	if layers == nil {
 		res.Layers = []sandbox.LayerReport{}
@@ -108,12 +114,5 @@ func (k *keeper) conclude(e pyrunner.Ending, layers []sandbox.LayerReport) sandb
 
 // sharedNote tells what shared integrity is worth.
 const sharedNote = "best effort: solution and tests share one interpreter, so a hostile solution can tamper with what the tests see"
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
-}
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -22,18 +23,16 @@ type Registry struct {
 	// Auth is nobody where nil. The daemon's own key chain is not asked: its
 	// secrets are not its callers'.
 	Auth authn.Authenticator
-	// Insecure allows HTTP.
-	Insecure bool
+	// Insecure are the registries, as HOST or HOST:PORT, that may be spoken to by
+	// HTTP. Those on this machine and in private networks may be as well: so the
+	// library has it.
+	Insecure []string
 }
 
 // Pull finds an image in a registry. Layers are fetched when they are read; the
 // context must live as long.
 func (r Registry) Pull(ctx context.Context, reference string, o Options) (*Image, error) {
-	var how []name.Option
-	if r.Insecure {
-		how = append(how, name.Insecure)
-	}
-	ref, err := name.ParseReference(reference, how...)
+	ref, err := r.parse(reference)
 	if err != nil {
 		return nil, invalid(reference, "%w", err)
 	}
@@ -51,6 +50,14 @@ func (r Registry) Pull(ctx context.Context, reference string, o Options) (*Image
 	}
 	origin := "registry " + ref.Context().Digest(digest.String()).Name()
 	return &Image{Origin: origin, Layers: layers, Layered: true, close: func() error { return nil }}, nil
+}
+
+func (r Registry) parse(reference string) (name.Reference, error) {
+	ref, err := name.ParseReference(reference)
+	if err != nil || !slices.Contains(r.Insecure, ref.Context().RegistryStr()) {
+		return ref, err
+	}
+	return name.ParseReference(reference, name.Insecure)
 }
 
 func (r Registry) options(ctx context.Context, o Options) []remote.Option {

@@ -11,30 +11,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sandboxd/sandboxd/sandbox"
 )
 
-// Record is what is known of an image.
-type Record struct {
-	Digest   string    `json:"digest"`
-	Names    []string  `json:"names,omitempty"`
-	Origin   string    `json:"origin"`
-	Arch     string    `json:"arch"`
-	Created  time.Time `json:"created"`
-	LastUsed time.Time `json:"last_used"`
-	Bytes    int64     `json:"bytes"`
-	Entries  int64     `json:"entries"`
-	InUse    int       `json:"in_use"`
-
-	PythonVersion string   `json:"python_version"`
-	Interpreter   string   `json:"interpreter"`
-	Stdlib        string   `json:"stdlib"`
-	Ctypes        string   `json:"ctypes"`
-	SitePackages  []string `json:"site_packages,omitempty"`
-	Preload       []string `json:"preload,omitempty"`
-}
+// Record is what is known of an image, as it is stored too. Names, LastUsed and
+// InUse change and are kept elsewhere.
+type Record = sandbox.Image
 
 const (
 	recordFile   = "record.json"

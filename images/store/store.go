@@ -13,10 +13,11 @@ import (
 	"github.com/sandboxd/sandboxd/images"
 	"github.com/sandboxd/sandboxd/images/source"
 	"github.com/sandboxd/sandboxd/images/unpack"
+	"github.com/sandboxd/sandboxd/sandbox"
 )
 
 // HostName is the name of the machine's own image, which is not stored.
-const HostName = "host"
+const HostName = sandbox.HostImage
 
 // Config is what a store needs. Everything is required unless it says otherwise.
 type Config struct {

@@ -60,6 +60,8 @@ func New(socket string) *Client {
 		MaxIdleConnsPerHost: 64,
 		IdleConnTimeout:     time.Minute,
 		DisableCompression:  true,
+		// A daemon that takes longer to refuse an archive is sent it.
+		ExpectContinueTimeout: 5 * time.Second,
 	}
 	return &Client{socket: socket, http: &http.Client{Transport: transport}}
 }

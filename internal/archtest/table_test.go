@@ -33,14 +33,16 @@ var trees = []tree{
 	{path: "isolation/fake", allow: []string{"sandbox", "=isolation"}},
 	{path: "isolation/pool", allow: []string{"=sandbox", "=isolation"}},
 	{path: "isolation/oci", allow: []string{"sandbox", "=isolation", "isolation/pool", "images", "internal/linux", "internal/rollback"}},
+	{path: "isolation/docker", allow: []string{"sandbox", "=isolation", "isolation/pool", "images", "internal/linux", "internal/rollback"}},
 	{path: "isolation/process", allow: []string{"sandbox", "=isolation", "images", "internal/linux", "internal/rollback"}},
 	{path: "isolation/native", allow: []string{"sandbox", "=isolation", "isolation/pool", "images", "internal/linux", "internal/rollback"}},
 
 	{path: "daemon/store", allow: []string{"=sandbox"}},
 	{path: "daemon/tenants", allow: []string{"=sandbox"}},
+	{path: "daemon/catalog", allow: []string{"=sandbox", "daemon/tenants"}, tests: []string{"daemon/daemontest"}},
 	{path: "daemon/runs", allow: []string{"sandbox", "=isolation", "daemon/tenants", "daemon/store"}},
-	{path: "daemon/httpapi", allow: []string{"sandbox", "=isolation", "daemon/runs", "daemon/tenants", "daemon/store"}},
-	{path: "daemon/config", allow: []string{"=sandbox", "=isolation", "daemon/runs", "daemon/httpapi", "daemon/tenants", "daemon/store"}},
+	{path: "daemon/httpapi", allow: []string{"sandbox", "=isolation", "daemon/runs", "daemon/catalog", "daemon/tenants", "daemon/store"}},
+	{path: "daemon/config", allow: []string{"=sandbox", "=isolation", "daemon/runs", "daemon/catalog", "daemon/httpapi", "daemon/tenants", "daemon/store"}},
 	{path: "daemon/daemontest", allow: []string{"sandbox", "=isolation", "isolation/fake", "daemon"}},
 	{path: "daemon", allow: []string{"sandbox", "=isolation", "daemon"}},
 

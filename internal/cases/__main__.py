@@ -28,6 +28,7 @@ def arguments():
     parser.add_argument("--build", default="build", help="directory of the built binaries")
     parser.add_argument("--group", default="")
     parser.add_argument("--engine", default="")
+    parser.add_argument("--config", default="", help="a file with more of the daemon's configuration")
     parser.add_argument("--integrity", default="")
     parser.add_argument("--level", default="")
     parser.add_argument("--only", default="", help="ids, with commas between")
@@ -69,7 +70,7 @@ def main():
     if not cases:
         sys.exit("no case is chosen")
     outcomes = []
-    with Daemon(options.build, options.engine, options.time_scale) as daemon:
+    with Daemon(options.build, options.engine, options.time_scale, options.config) as daemon:
         engine, missing = layers.lacking(daemon.client, options.engine)
         print("engine %s; layers of namespaces, root and cgroups that it does not hold: %s" % (engine, ", ".join(missing) or "none"))
         runner = Runner(daemon, options)

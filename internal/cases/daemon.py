@@ -14,9 +14,13 @@ START_SECONDS, STOP_SECONDS = 60, 30
 class Daemon:
     """Runs sandboxd for as long as the with block, with every fixture around it."""
 
-    def __init__(self, build, engine="", time_scale=1.0):
+    def __init__(self, build, engine="", time_scale=1.0, config=""):
+        """config: a file with more of a configuration."""
         self._binary = os.path.join(build, "sandboxd")
-        self._engine, self.scale = engine, time_scale
+        self._config, self.scale = config_text(engine), time_scale
+        if config:
+            with open(config, encoding="utf-8") as file:
+                self._config += file.read()
         self.pid = 0
 
     def __enter__(self):
@@ -40,7 +44,7 @@ class Daemon:
     def _start(self, socket_path):
         config = os.path.join(self._place, "config.toml")
         with open(config, "w", encoding="utf-8") as file:
-            file.write(config_text(self._engine))
+            file.write(self._config)
         argv = [self._binary, "--socket", socket_path, "--state-dir", os.path.join(self.directory, "state"), "--config", config]
         environment = {**os.environ, **self.fixtures.environment, "TMPDIR": os.path.join(self.directory, "tmp")}
         with open(os.path.join(self._place, "log"), "wb") as log:
@@ -73,6 +77,10 @@ class Daemon:
 
 
 def config_text(engine):
-    """The configuration of a daemon under test: the product's defaults, and the
-    weak engine only where it is the one to be judged."""
-    return "[engines]\nallow_process = true\n" if engine == "process" else ""
+    """The configuration of a daemon under test: the product's defaults, and what
+    is off by default only where it is the one to be judged."""
+    if engine == "process":
+        return "[engines]\nallow_process = true\n"
+    if engine in ("runc", "crun", "runsc"):
+        return '[engine.oci]\nruntimes = ["%s"]\n' % engine
+    return ""

@@ -66,11 +66,12 @@ def main():
     parser.add_argument("file")
     parser.add_argument("--build", default="build")
     parser.add_argument("--engine", default="")
+    parser.add_argument("--config", default="", help="a file with more of the daemon's configuration")
     options = parser.parse_args()
     todo = [check for problem in problems(options.file) for check in checks(problem)]
     if not todo:
         sys.exit("the file has no problem")
-    with Daemon(options.build, options.engine) as daemon, concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+    with Daemon(options.build, options.engine, config=options.config) as daemon, concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         failures = list(filter(None, pool.map(lambda check: run(daemon.client, options.engine, check), todo)))
     for failure in failures:
         print("BROKEN " + failure[:600])

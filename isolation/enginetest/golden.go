@@ -67,6 +67,8 @@ var changing = []struct {
 }{
 	{regexp.MustCompile(`/[^ ]*test_\d+`), "SCRATCH"},
 	{regexp.MustCompile(`\b(uid|gid)=\d+`), "$1=N"},
+	{regexp.MustCompile(`^(status Groups): \d+$`), "$1: N"},
+	{regexp.MustCompile(`,(lowerdir|upperdir|workdir)=[^,\n]*`), ",$1"},
 	{regexp.MustCompile(`,(size|nr_inodes|mode|uid|gid|inode64|huge|noswap)\b[^,\n]*`), ""},
 }
 
@@ -116,7 +118,9 @@ func postureText(p isolation.Posture) string {
 				line("space %s: %d bytes, %d inodes", k, s.Bytes, s.Inodes)
 			}
 		}
-		for _, m := range p.Mounts {
+		// In the order in which one covers another, and no other: engines differ.
+		byTarget := func(a, b isolation.PostureMount) int { return strings.Compare(a.Target, b.Target) }
+		for _, m := range slices.SortedStableFunc(slices.Values(p.Mounts), byTarget) {
 			if ours(m) {
 				line("mount %s %s %s %s", m.Target, m.Type, strings.Join(m.Options, ","), strings.Join(m.Super, ","))
 			}

@@ -249,7 +249,11 @@ for place in (".", os.environ["TMPDIR"]):
 `
 	results := make(chan sandbox.Result, n)
 	for range n {
-		go func() { results <- runSpec(t, s.engine, script(text)) }()
+		go func() {
+			var r sandbox.Result
+			defer func() { results <- r }() // also where the run could not be made
+			r = runSpec(t, s.engine, script(text))
+		}()
 	}
 	for range n {
 		if r := <-results; !r.Passed {

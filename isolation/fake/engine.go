@@ -60,7 +60,7 @@ func New(cfg Config) *Engine {
 func HoldsAll(name string) isolation.Support {
 	s := isolation.Support{
 		Engine: name, Usable: true, Limits: map[string]isolation.LimitSupport{},
-		Interpreter: "Python 3.11.2 (scripted)", Image: "host (scripted)",
+		Interpreter: "Python 3.11.2 (scripted)", Image: "host (scripted)", Images: true,
 	}
 	for _, l := range sandbox.Layers() {
 		s.Layers = append(s.Layers, sandbox.LayerReport{Layer: l, State: sandbox.LayerHeld})

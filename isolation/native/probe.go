@@ -31,6 +31,7 @@ func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
 		Engine: Name, Limits: limitSupport(),
 		Interpreter: "Python " + e.cfg.Image.PythonVersion + " at " + e.cfg.Image.Interpreter,
 		Image:       e.cfg.Image.Name + " " + e.cfg.Image.Digest,
+		Images:      e.cfg.Images != nil,
 	}
 	cgroups, err := e.probeCgroups()
 	if err != nil {

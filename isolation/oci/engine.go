@@ -2,10 +2,12 @@ package oci
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,7 +31,10 @@ type Engine struct {
 	others   *pool.Kinds[string, *rootfs] // by digest
 	landlock int
 
-	number atomic.Int64 // of containers, for their names
+	// Containers are called by prefix and number. runsc's has an abstract socket of
+	// that name in the host's network namespace, so other daemons must not have it.
+	prefix string
+	number atomic.Int64
 	live   atomic.Int64 // sandboxes that were handed out and not destroyed yet
 
 	mu      sync.Mutex
@@ -50,7 +55,7 @@ func New(cfg Config) (*Engine, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, traits: t, ids: pool.NewIDs(0, cfg.Sandboxes)}
+	e := &Engine{cfg: cfg, traits: t, ids: pool.NewIDs(0, cfg.Sandboxes), prefix: "sandbox-" + strings.ToLower(rand.Text()[:12])}
 	if !t.ownKernel {
 		if e.landlock, err = landlock.ABI(); err != nil {
 			return nil, fmt.Errorf("oci engine: ask for Landlock: %w", err)
@@ -129,7 +134,11 @@ func (e *Engine) takeDown(dir string) error {
 	if apart == nil {
 		return nil
 	}
-	return errors.Join(apart.Unmount(dir), os.Remove(dir))
+	err := errors.Join(apart.Unmount(dir), os.Remove(dir))
+	if errors.Is(err, os.ErrNotExist) { // with the directory the mount went, which another daemon has reaped
+		return nil
+	}
+	return err
 }
 
 // Create implements isolation.Engine.
@@ -240,7 +249,7 @@ func (e *Engine) confinement(r *rootfs, l sandbox.Limits) (pyrunner.Confinement,
 func (e *Engine) rlimits(r *rootfs, l sandbox.Limits) ([]pyrunner.Rlimit, error) {
 	limits, err := e.confine(r).Rlimits(l)
 	if err == nil && e.traits.ownKernel {
-		limits = ownKernelRlimits(limits, l.Threads)
+		limits = isolation.OwnKernelRlimits(limits, l.Threads)
 	}
 	return limits, err
 }

@@ -111,10 +111,6 @@ func engineIn(t *testing.T, name string, cfg oci.Config) (*oci.Engine, string) {
 func TestEngine_LeavesNothing(t *testing.T) {
 	eachRuntime(t, func(t *testing.T, name string) {
 		e, dir := engineIn(t, name, oci.Config{})
-		mounts, err := os.ReadFile("/proc/self/mountinfo")
-		if err != nil {
-			t.Fatal(err)
-		}
 		descriptors := -1
 		for i, text := range []string{"pass", "import os; os.abort()", "import os; os._exit(3)", "while True: print('x' * 4000)", "pass"} {
 			sb, err := e.Create(t.Context(), plan(sandbox.DefaultLimits()))
@@ -144,8 +140,10 @@ func TestEngine_LeavesNothing(t *testing.T) {
 			}
 			descriptors = len(open)
 		}
-		if after, _ := os.ReadFile("/proc/self/mountinfo"); string(after) != string(mounts) {
-			t.Errorf("the host's mounts were\n%s\nand are\n%s", mounts, after)
+		// Others may mount and unmount on this host meanwhile.
+		mounts, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil || strings.Contains(string(mounts), dir) {
+			t.Errorf("the host sees mounts of the engine: %v\n%s", err, mounts)
 		}
 	})
 }

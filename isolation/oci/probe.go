@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
@@ -47,6 +46,7 @@ func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
 		Engine: e.Name(), Limits: e.limitSupport(),
 		Interpreter: "Python " + e.cfg.Image.PythonVersion + " at " + e.cfg.Image.Interpreter,
 		Image:       e.cfg.Image.Name + " " + e.cfg.Image.Digest,
+		Images:      e.cfg.Images != nil,
 	}
 	reports, err := e.look(ctx, &support)
 	if err != nil {
@@ -99,7 +99,7 @@ func (e *Engine) look(ctx context.Context, support *isolation.Support) ([]sandbo
 }
 
 func (e *Engine) judge(p isolation.Posture, outside map[string]string) ([]sandbox.LayerReport, error) {
-	seen := append(p.Layers(ownNamespaces()), e.distinctUID(p), isolation.LandlockReport(e.landlock))
+	seen := append(p.Layers(isolation.OwnNamespaces()), e.distinctUID(p), isolation.LandlockReport(e.landlock))
 	groups, err := e.cfg.Cgroups.Probe()
 	if err != nil {
 		return nil, fmt.Errorf("probe cgroups: %w", err)
@@ -109,17 +109,9 @@ func (e *Engine) judge(p isolation.Posture, outside map[string]string) ([]sandbo
 		byLayer[r.Layer] = r
 	}
 	if e.traits.ownKernel {
-		correctForOwnKernel(byLayer, ownNamespaces(), outside)
+		isolation.CorrectForOwnKernel(byLayer, isolation.OwnNamespaces(), outside)
 	}
-	var out []sandbox.LayerReport
-	for _, l := range sandbox.Layers() {
-		r, ok := byLayer[l]
-		if !ok {
-			r = sandbox.LayerReport{Layer: l, State: sandbox.LayerMissing, Reason: "not probed"}
-		}
-		out = append(out, r)
-	}
-	return out, nil
+	return isolation.InOrder(byLayer), nil
 }
 
 // distinctUID checks the program's id map: it may hold exactly its own, one by one.
@@ -140,7 +132,7 @@ func (e *Engine) limitSupport() map[string]isolation.LimitSupport {
 		out[f.Name] = isolation.Enforced
 	}
 	if e.traits.ownKernel {
-		for _, name := range ownKernelLacks() {
+		for _, name := range isolation.OwnKernelLacks() {
 			out[name] = isolation.Unsupported
 		}
 	}
@@ -153,23 +145,5 @@ func (s *liveSandbox) namespaces() (map[string]string, error) {
 	if err != nil || len(pids) == 0 {
 		return nil, errors.Join(errors.New("the container has no process"), err)
 	}
-	return namespacesOf(strconv.Itoa(pids[0]))
-}
-
-// ownNamespaces are the daemon's, in the kernel's words.
-func ownNamespaces() map[string]string {
-	own, _ := namespacesOf("self")
-	return own
-}
-
-func namespacesOf(pid string) (map[string]string, error) {
-	out := map[string]string{}
-	for _, name := range []string{"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"} {
-		link, err := os.Readlink("/proc/" + pid + "/ns/" + name)
-		if err != nil {
-			return nil, err
-		}
-		out[name] = link
-	}
-	return out, nil
+	return isolation.NamespacesOf(strconv.Itoa(pids[0]))
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/sandbox"
 )
 
@@ -45,9 +46,8 @@ func runtimes() []traits {
 		{name: Crun, least: "1.8.1", unhybrid: true},
 		{
 			// ptrace is the one platform that needs no hardware and works everywhere.
-			// Its sandbox has some 50 threads of its own, and 5 for each process.
 			name: Runsc, least: "20221219", flags: []string{"--platform=ptrace", "--network=none"},
-			ownKernel: true, leastTasks: 512,
+			ownKernel: true, leastTasks: isolation.OwnKernelTasks,
 		},
 	}
 }

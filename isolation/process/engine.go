@@ -81,6 +81,9 @@ func (e *Engine) Create(ctx context.Context, p isolation.Plan) (isolation.Sandbo
 	if err := support.Refuse(p.Require); err != nil {
 		return nil, err
 	}
+	if _, err := images.Choose(e.cfg.Image, nil, p.Image); err != nil { // it has no root of its own
+		return nil, err
+	}
 	return e.create(ctx, p, support.Layers)
 }
 

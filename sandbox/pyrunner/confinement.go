@@ -18,6 +18,9 @@ type Confinement struct {
 	// others, and its bounding set, before it forks the program; nil leaves it what
 	// it has.
 	Capabilities []int `json:"capabilities"`
+	// Output is the descriptor that frames are written to, where the stream takes
+	// none: a pipe for each direction. Nil where it takes both.
+	Output *int `json:"output"`
 }
 
 // KillScope says what the supervisor may kill at the end.

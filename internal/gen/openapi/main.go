@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 
+	"github.com/sandboxd/sandboxd/daemon/catalog"
 	"github.com/sandboxd/sandboxd/daemon/config"
 	"github.com/sandboxd/sandboxd/daemon/httpapi"
 	"github.com/sandboxd/sandboxd/daemon/runs"
@@ -30,10 +31,14 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
+	images, err := catalog.New(cfg.Catalog(), nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
 	api, err := httpapi.New(httpapi.Config{
 		Logger:   slog.New(slog.DiscardHandler),
 		PeerCred: func(net.Conn) (tenants.Caller, error) { return tenants.Caller{}, nil },
-	}, manager)
+	}, manager, images)
 	if err != nil {
 		return err
 	}

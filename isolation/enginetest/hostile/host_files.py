@@ -1,9 +1,17 @@
 # want: passed
 # layers: read_only_rootfs
 import os
+
+def hollow(name):
+    """Whether it is a directory with nothing in it."""
+    try:
+        return not os.listdir(name)
+    except OSError:
+        return False
+
 for name in ("/home", "/root", "/var", "/boot", "/srv", "/opt", "/sys", "/bin/sh", "/usr/bin/env", "/etc/shadow",
              "/etc/machine-id", "/etc/ssh", "/run", "/dev/sda", "/dev/vda", "/dev/mem", "/dev/kmsg"):
-    if os.path.lexists(name):
+    if os.path.lexists(name) and not hollow(name):
         print("LEAK: there is", name)
 try:
     os.open("/dev/tty", os.O_RDWR)  # a node may be there, a terminal not

@@ -288,10 +288,19 @@ def _end_notice(pid):
     return read, os.WNOHANG
 
 
-def _relay_until_exit(relay, pid, config):
+def _told_end(end, waiting, pid):
+    """What _end_notice told of: the program's wait status and resource usage, None
+    when it was another child's end. Its notice is taken before the kernel is asked:
+    an end after the answer must be told again."""
+    if waiting:
+        os.read(end, _READ)
+    ended, status, usage = os.wait4(pid, waiting)
+    return (status, usage) if ended else None
+
+
+def _relay_until_exit(relay, stream, pid, config):
     """Runs until the program is dead. Returns the facts, free of any verdict: its
     wait status and resource usage."""
-    stream = relay.fd
     end, waiting = _end_notice(pid)
     poll = select.poll()
     for fd in relay.readers:
@@ -302,10 +311,9 @@ def _relay_until_exit(relay, pid, config):
     while True:
         for fd, _ in poll.poll():
             if fd == end:
-                ended, status, usage = os.wait4(pid, waiting)
-                if ended:
-                    return status, usage
-                os.read(end, _READ)  # another child of ours
+                facts = _told_end(end, waiting, pid)
+                if facts:
+                    return facts
             elif fd == stream:
                 _take_order(stream, pid, config)
             elif fd == relay.tests_fd:
@@ -367,34 +375,35 @@ def _read_plan(stream, config):
 def serve(stream, confinement):
     """Says hello, runs the one plan that comes, and ends the process."""
     config = confinement.config
+    out = stream if config["output"] is None else config["output"]
     child = _Program(confinement)
-    frames.write(stream, "hello", hello=confine.hello())
+    frames.write(out, "hello", hello=confine.hello())
     try:
         plan = _read_plan(stream, config)
         try:
             child.start(plan)
         except kernel.StepError as error:
-            frames.write(stream, "error", error=error.fields)
+            frames.write(out, "error", error=error.fields)
             os._exit(70)
-        frames.write(stream, "started")
+        frames.write(out, "started")
         pid = child.pid
-        relay = _Relay(stream, plan, child.pipes)
-        status, usage = _relay_until_exit(relay, pid, config)
+        relay = _Relay(out, plan, child.pipes)
+        status, usage = _relay_until_exit(relay, stream, pid, config)
         # Children that hold the pipes must not delay the reply, nor write into
         # the workspace while it is read.
         _kill(pid, config)
         _reap()
         relay.drain_all()
-        for out in relay.outs.values():
-            out.finish()
+        for captured in relay.outs.values():
+            captured.finish()
         # How the program ended is told before anything else is done: what comes
         # after is our work, and neither its time nor its failure is the
         # program's.
-        frames.write(stream, "exit", exit=_account(status, usage, relay))
+        frames.write(out, "exit", exit=_account(status, usage, relay))
         cut = False
         if plan["collect"]:
-            cut = collect.send(stream, config["workspace"], plan["collect"], plan["limits"])
-        frames.write(stream, "done", cut=cut)
+            cut = collect.send(out, config["workspace"], plan["collect"], plan["limits"])
+        frames.write(out, "done", cut=cut)
     except (frames.Closed, BrokenPipeError, ConnectionResetError):
         os._exit(71)
     os._exit(0)
@@ -420,5 +429,16 @@ def main(stream, config):
     if config["capabilities"] is not None:
         with kernel.step("capabilities"):
             _keep_capabilities(config["capabilities"])
+    if config["uid"] is None:
+        # The program has this user's id too, and must not open what is open here
+        # (proc_pid_fd(5)): the stream.
+        with kernel.step("not dumpable"):
+            kernel.do(kernel.prctl_call(kernel.PR_SET_DUMPABLE, 0))
     sys.path.extend(config["site_packages"])
-    serve(stream, confine.Confinement(config))
+    confinement = confine.Confinement(config)
+    if config["kill"] == "namespace":
+        # The first process of a namespace gets no signal from inside that it does
+        # not handle (pid_namespaces(7)), and this is the one that Python does. The
+        # program has it back (confine.interrupt_call).
+        kernel.do(kernel.default_action_call(signal.SIGINT))
+    serve(stream, confinement)

@@ -31,10 +31,9 @@ class EndNotice(unittest.TestCase):
         poll.register(notice, select.POLLIN)
         for _ in range(100):
             for _ in poll.poll(100):
-                ended, status, _ = os.wait4(pid, waiting)
-                if ended:
-                    return os.WEXITSTATUS(status)
-                os.read(notice, 4096)
+                facts = supervisor._told_end(notice, waiting, pid)
+                if facts:
+                    return os.WEXITSTATUS(facts[0])
         return None
 
     def _child(self, code, after=None):
@@ -63,6 +62,21 @@ class EndNotice(unittest.TestCase):
         with mock.patch("os.pidfd_open", _absent):
             notice, waiting = supervisor._end_notice(pid)
         self.assertEqual(self._ended(notice, waiting, pid), 5)
+
+    def test_end_right_after_the_question(self):
+        go, said = os.pipe()
+        pid = self._child(6, go)
+        with mock.patch("os.pidfd_open", _absent):
+            notice, waiting = supervisor._end_notice(pid)
+
+        def too_early(*_):
+            os.write(said, b"x")
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            return 0, 0, None
+
+        with mock.patch("os.wait4", too_early):
+            self.assertIsNone(supervisor._told_end(notice, waiting, pid))
+        self.assertEqual(self._ended(notice, waiting, pid), 6)
 
     def test_pipes_without_modes(self):
         def refuse(*_):

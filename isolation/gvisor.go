@@ -1,4 +1,4 @@
-package oci
+package isolation
 
 import (
 	"slices"
@@ -12,15 +12,19 @@ import (
 // the host sees one process with few rights. So some layers are its own, some can
 // be seen from outside only, and some it does not have.
 
-// ownKernelLacks names the limits that it does not count. Its threads and those of
-// programs look the same to the host's pids limit, and its tmpfs has no inodes.
-func ownKernelLacks() []string { return []string{"processes", "threads", "workspace_inodes"} }
+// OwnKernelTasks is what gVisor needs of the pids limit: its sandbox has some 50
+// threads of its own, and 5 for each process.
+const OwnKernelTasks = 512
 
-// ownKernelRlimits leaves out the limits that it refuses to set: it has no message
+// OwnKernelLacks names the limits that it does not count. Its threads and those of
+// programs look the same to the host's pids limit, and its tmpfs has no inodes.
+func OwnKernelLacks() []string { return []string{"processes", "threads", "workspace_inodes"} }
+
+// OwnKernelRlimits leaves out the limits that it refuses to set: it has no message
 // queues, and keeps no count of pending signals. And it counts a thread that waits
 // for a processor as one that runs: its limit of CPU time must not come before the
 // cgroup's account, which is the true one.
-func ownKernelRlimits(limits []pyrunner.Rlimit, threads int64) []pyrunner.Rlimit {
+func OwnKernelRlimits(limits []pyrunner.Rlimit, threads int64) []pyrunner.Rlimit {
 	for i, l := range limits {
 		if number, ok := rlimit.Number("cpu"); ok && l[0] == int64(number) {
 			limits[i][1], limits[i][2] = l[1]*threads, l[2]*threads
@@ -36,9 +40,9 @@ func ownKernelRlimits(limits []pyrunner.Rlimit, threads int64) []pyrunner.Rlimit
 	})
 }
 
-// correctForOwnKernel says what the look from inside cannot know. own and outside
+// CorrectForOwnKernel says what the look from inside cannot know. own and outside
 // are namespaces of the daemon and of the kernel's process on the host.
-func correctForOwnKernel(byLayer map[sandbox.Layer]sandbox.LayerReport, own, outside map[string]string) {
+func CorrectForOwnKernel(byLayer map[sandbox.Layer]sandbox.LayerReport, own, outside map[string]string) {
 	// What gVisor itself is in, so is everything that runs in it.
 	for layer, name := range map[sandbox.Layer]string{
 		sandbox.LayerUserNS: "user", sandbox.LayerMountNS: "mnt", sandbox.LayerNetNS: "net",
