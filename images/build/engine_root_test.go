@@ -23,7 +23,6 @@ import (
 	"github.com/sandboxd/sandboxd/images/source"
 	"github.com/sandboxd/sandboxd/images/store"
 	"github.com/sandboxd/sandboxd/images/unpack"
-	"github.com/sandboxd/sandboxd/internal/dockertest"
 	"github.com/sandboxd/sandboxd/internal/testenv"
 	"github.com/sandboxd/sandboxd/isolation/enginetest"
 	"github.com/sandboxd/sandboxd/sandbox"
@@ -37,8 +36,22 @@ type engine struct {
 
 func newEngine(t *testing.T) engine {
 	t.Helper()
-	e := engine{Engine: source.Engine{Host: dockertest.Start(t)}}
-	var err error
+	testenv.PrivilegedLane(t)
+	enginetest.NeedDockerd(t)
+	dir, err := os.MkdirTemp("", "build-") //nolint:usetesting // a short path
+	if err != nil {
+		t.Fatal(err)
+	}
+	on, err := enginetest.NewDockerEngine(dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := on.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	e := engine{Engine: source.Engine{Host: "unix://" + on.Socket}}
 	if e.api, err = e.Connect(); err != nil {
 		t.Fatal(err)
 	}
