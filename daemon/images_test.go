@@ -215,8 +215,10 @@ func TestImages_EndWithTheirClient(t *testing.T) {
 	ctx, cancel = context.WithCancel(t.Context())
 	r, w := io.Pipe()
 	defer w.Close()
+	<-images.Begun // the one before
 	go func() {
 		_, _ = io.WriteString(w, "the beginning")
+		<-images.Begun
 		cancel()
 	}()
 	if _, err := client(t, d).ImportImage(ctx, apiclient.Archive{Content: r}, nil); !errors.Is(err, context.Canceled) {

@@ -41,9 +41,13 @@ func (i *Image) Name() string {
 
 // ImageRequest is what a caller asks the daemon to bring in.
 type ImageRequest struct {
-	Source    ImageSource `json:"source" enum:"registry" doc:"Where it is"`
-	Reference string      `json:"reference,omitempty" maxLength:"512" doc:"Of an image in a registry: HOST/NAME:TAG or HOST/NAME@sha256:…"`
+	Source    ImageSource `json:"source" enum:"registry,docker,build" doc:"A registry, the daemon's Docker Engine, or a build by that Engine"`
+	Reference string      `json:"reference,omitempty" maxLength:"512" doc:"Of an image in a registry (HOST/NAME:TAG or HOST/NAME@sha256:…) or in the Engine (also an ID)"`
 	Name      string      `json:"name,omitempty" maxLength:"128" doc:"To give to the image; it is taken from another one that has it"`
+
+	Base         string   `json:"base,omitempty" maxLength:"512" doc:"Of a build: the Engine's image to build on; that of Dockerfile.python by default"`
+	Requirements []string `json:"requirements,omitempty" maxItems:"100" doc:"Of a build: packages with versions, as pip takes them; they need the network"`
+	Network      bool     `json:"network,omitempty" doc:"The build may use the Engine's network"`
 }
 
 // ImageSource is a place that the daemon brings images in from by itself.
@@ -52,11 +56,16 @@ type ImageSource string
 // The sources of images.
 const (
 	ImageRegistry ImageSource = "registry"
+	ImageDocker   ImageSource = "docker"
+	ImageBuild    ImageSource = "build"
 )
 
 // ImageProgress tells how far the bringing in of an image is.
 type ImageProgress struct {
-	Phase      string `json:"phase" enum:"fetch,unpack,check,sync" doc:"In this order"`
+	Phase      string `json:"phase" enum:"build,fetch,unpack,check,sync" doc:"In this order"`
 	DoneBytes  int64  `json:"done_bytes,omitempty" doc:"Read in this phase, as stored at the source"`
 	TotalBytes int64  `json:"total_bytes,omitempty" doc:"To be read in this phase; 0 where it is not known"`
+	Step       int    `json:"step,omitempty" doc:"Of a build, from 1"`
+	Steps      int    `json:"steps,omitempty" doc:"Of a build, in all"`
+	Text       string `json:"text,omitempty" doc:"Of a build: its instruction when a step begins, else a line of output"`
 }

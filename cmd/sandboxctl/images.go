@@ -24,7 +24,7 @@ func newImages(a *app) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newImagesLs(a), newImagesPull(a), newImagesImport(a), newImagesInspect(a), newImagesRm(a), newImagesGC(a))
+	cmd.AddCommand(newImagesLs(a), newImagesPull(a), newImagesImport(a), newImagesBuild(a), newImagesInspect(a), newImagesRm(a), newImagesGC(a))
 	return cmd
 }
 

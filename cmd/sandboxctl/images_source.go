@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,22 +20,28 @@ var nameable = regexp.MustCompile(`^[a-z0-9][a-z0-9._/:-]{0,127}$`) //nolint:goc
 
 func newImagesPull(a *app) *cobra.Command {
 	var name string
-	var quiet bool
+	var quiet, docker bool
 	cmd := &cobra.Command{
 		Use:   "pull REFERENCE",
-		Short: "Have the daemon fetch an image from a registry",
+		Short: "Have the daemon fetch an image from a registry, or from its Docker Engine",
 		Long: "Fetches an image from a registry: HOST/NAME:TAG or HOST/NAME@sha256:…. It gets\n" +
 			"the reference for a name, as far as that can be one, unless --name says\n" +
-			"otherwise. The daemon fetches it as nobody in particular.",
+			"otherwise. The daemon fetches it as nobody in particular. With --docker it takes\n" +
+			"an image of the Docker Engine of its configuration, by name or ID.",
 		Example: "  sandboxctl images pull registry.example/python:3.12 --name py312",
 		Args:    cobra.ExactArgs(1),
 	}
 	addSourceFlags(cmd, &name, &quiet)
+	cmd.Flags().BoolVar(&docker, "docker", false, "from the daemon's Docker Engine")
 	cmd.RunE = a.do(func(ctx context.Context, c *apiclient.Client, args []string) error {
-		if name == "" && nameable.MatchString(args[0]) {
+		from := sandbox.ImageRegistry
+		if docker {
+			from = sandbox.ImageDocker
+		}
+		if name == "" && !strings.HasPrefix(args[0], "sha256:") && nameable.MatchString(args[0]) {
 			name = args[0]
 		}
-		return a.bringIn(ctx, c, sandbox.ImageRequest{Source: sandbox.ImageRegistry, Reference: args[0], Name: name}, quiet)
+		return a.bringIn(ctx, c, sandbox.ImageRequest{Source: from, Reference: args[0], Name: name}, quiet)
 	})
 	return cmd
 }
@@ -42,6 +49,33 @@ func newImagesPull(a *app) *cobra.Command {
 func addSourceFlags(cmd *cobra.Command, name *string, quiet *bool) {
 	cmd.Flags().StringVar(name, "name", "", "name to give to the image; it is taken from another one that has it")
 	cmd.Flags().BoolVarP(quiet, "quiet", "q", false, "no progress; print only the digest")
+}
+
+func newImagesBuild(a *app) *cobra.Command {
+	r := sandbox.ImageRequest{Source: sandbox.ImageBuild}
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "build [REQUIREMENT...]",
+		Short: "Have the daemon's Docker Engine build an image with packages",
+		Long: "Builds the daemon's own Dockerfile.python on a base with Python, and brings the\n" +
+			"image in. A REQUIREMENT is a package with versions, as pip takes it: numpy,\n" +
+			"numpy==1.26.4, 'x[extra]>=1,<2'. Packages need --network, and come as wheels\n" +
+			"only. Without --network the base must be in the Engine.",
+		Example: "  sandboxctl images build --network numpy==1.26.4 --name numpy\n" +
+			"  sandboxctl images build --base local/pybase --name base",
+		Args: cobra.ArbitraryArgs,
+	}
+	addSourceFlags(cmd, &r.Name, &quiet)
+	cmd.Flags().StringVar(&r.Base, "base", "", "image of the Engine to build on (default: that of Dockerfile.python)")
+	cmd.Flags().BoolVar(&r.Network, "network", false, "let the build use the Engine's network")
+	cmd.RunE = a.do(func(ctx context.Context, c *apiclient.Client, args []string) error {
+		if len(args) > 0 && !r.Network {
+			return usagef("packages are fetched: they need --network")
+		}
+		r.Requirements = args
+		return a.bringIn(ctx, c, r, quiet)
+	})
+	return cmd
 }
 
 func newImagesImport(a *app) *cobra.Command {

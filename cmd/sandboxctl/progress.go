@@ -21,6 +21,7 @@ type progress struct {
 	mu    sync.Mutex
 	phase string
 	bar   *mpb.Bar
+	at    int // step of a build
 	ended bool
 }
 
@@ -52,6 +53,10 @@ func (p *progress) show(at sandbox.ImageProgress) {
 		p.phase = at.Phase
 		p.begin(at)
 	}
+	if at.Step > 0 {
+		p.step(at)
+		return
+	}
 	if p.bar != nil {
 		p.bar.SetTotal(max(at.TotalBytes, at.DoneBytes+1), false) // complete is what the next phase says
 		p.bar.SetCurrent(at.DoneBytes)
@@ -76,8 +81,25 @@ func (p *progress) begin(at sandbox.ImageProgress) {
 		p.bar = p.bars.AddSpinner(1, named)
 		return
 	}
+	if at.Phase == "build" {
+		p.bar = p.bars.AddBar(0, named, mpb.AppendDecorators(decor.CountersNoUnit("step %d of %d")))
+		return
+	}
 	p.bar = p.bars.AddBar(at.TotalBytes, named,
 		mpb.AppendDecorators(decor.CountersKibiByte("% .1f / % .1f"), decor.Name("  "), decor.AverageETA(decor.ET_STYLE_MMSS)))
+}
+
+// step shows how far a build is. What its steps put out is told when one fails. The
+// caller holds the lock.
+func (p *progress) step(at sandbox.ImageProgress) {
+	switch {
+	case p.bar != nil:
+		p.bar.SetTotal(int64(at.Steps)+1, false)
+		p.bar.SetCurrent(int64(at.Step))
+	case at.Step != p.at:
+		fmt.Fprintf(p.lines, "step %d of %d: %s\n", at.Step, at.Steps, oneLine(at.Text, 100))
+	}
+	p.at = at.Step
 }
 
 // finish ends the phase that is shown. The caller holds the lock.

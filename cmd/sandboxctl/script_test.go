@@ -43,6 +43,10 @@ func TestScripts(t *testing.T) {
 			c.Admission.MaxConcurrent, c.Admission.QueueLength, c.Shutdown.DrainMillis = 1, 0, 0
 		},
 	})
+	stored := daemontest.Start(t, daemontest.Options{
+		Engines: []isolation.Engine{fake.New(fake.Config{})}, Images: daemontest.NewImages("base", "team/x:1"),
+		Configure: func(c *config.Config) { c.Images.Default = "base" },
+	})
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -51,6 +55,8 @@ func TestScripts(t *testing.T) {
 			e.Setenv("SANDBOXD_SOCKET", whole.Socket)
 			e.Setenv("WEAK", weak.Socket)
 			e.Setenv("FULL", full.Socket)
+			e.Setenv("IMAGES", stored.Socket)
+			e.Setenv("NOIMAGES", whole.Socket)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code},

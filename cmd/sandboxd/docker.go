@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -63,16 +64,29 @@ func makeDocker(ctx context.Context, h host, raw map[string]any) (isolation.Engi
 	}
 	cfg := docker.Config{
 		Host: s.Host, TLS: s.tls(), Runtime: s.Runtime, DockerImage: s.Image,
-		Arch: runtime.GOARCH, Log: h.log, Owner: h.dockerOwner(),
+		Images: h.images, Arch: runtime.GOARCH, Log: h.log, Owner: h.dockerOwner(),
 		UIDBase: s.UIDBase, Sandboxes: s.sandboxes(h), Ready: s.Ready,
 	}
 	if s.Image == "" {
-		// Its probe will say that this one cannot be had, and what to do.
-		if cfg.Image, err = images.Host(ctx, images.HostConfig{}); err != nil {
+		if cfg.Image, err = h.dockerImage(ctx); err != nil {
 			return nil, err
 		}
 	}
 	return docker.New(cfg)
+}
+
+// dockerImage is the stored image that runs get which name none. Where there is
+// none it is the machine's own, of which the probe will say that it cannot be had,
+// and what to do.
+func (h host) dockerImage(ctx context.Context) (*images.Image, error) {
+	if h.images != nil && h.defaultImage != "" {
+		use, err := h.images.Acquire(h.defaultImage) // for as long as the daemon lives
+		if err == nil {
+			return use.Image, nil
+		}
+		h.log.LogAttrs(ctx, slog.LevelWarn, "engine docker has no default image", slog.String("image", h.defaultImage), slog.Any("err", err))
+	}
+	return images.Host(ctx, images.HostConfig{})
 }
 
 // dockerOwner is this daemon's name among those that use a Docker Engine. Daemons of

@@ -53,12 +53,15 @@ type host struct {
 	sandboxes uint32 // live at once
 	log       *slog.Logger
 	images    images.Source // stored ones
+	// defaultImage is the configured one of runs that name none, empty for the
+	// engine's own.
+	defaultImage string
 }
 
 func newHost(cfg *config.Config, log *slog.Logger, images images.Source) host {
 	// Sandboxes being removed keep their ids for a moment; a probe needs one.
 	const spare = 16
-	return host{stateDir: cfg.StateDir, log: log, images: images, sandboxes: uint32(cfg.Admission.MaxConcurrent) + spare} //nolint:gosec // validated to be small
+	return host{stateDir: cfg.StateDir, log: log, images: images, defaultImage: cfg.Images.Default, sandboxes: uint32(cfg.Admission.MaxConcurrent) + spare} //nolint:gosec // validated to be small
 }
 
 // makeEngines makes every engine, in the order in which they are shown. One that

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"time"
 
 	"github.com/sandboxd/sandboxd/daemon/catalog"
 	"github.com/sandboxd/sandboxd/daemon/config"
 	"github.com/sandboxd/sandboxd/images"
+	"github.com/sandboxd/sandboxd/images/build"
 	"github.com/sandboxd/sandboxd/images/source"
 	"github.com/sandboxd/sandboxd/images/store"
 	"github.com/sandboxd/sandboxd/images/unpack"
@@ -34,6 +36,7 @@ func openImages(ctx context.Context, cfg *config.Config, log *slog.Logger) (*sto
 		Limits: importLimits(cfg), Bytes: cfg.Images.StoreBytes,
 		Preload:  section.PreloadSets,
 		Registry: source.Registry{Insecure: cfg.Images.InsecureRegistries},
+		Engine:   dockerEngine(cfg),
 	})
 }
 
@@ -47,6 +50,25 @@ func importLimits(cfg *config.Config) unpack.Limits {
 type shelf struct {
 	store  *store.Store
 	limits unpack.Limits
+	engine source.Engine // that builds
+	log    *slog.Logger
+}
+
+func newShelf(cfg *config.Config, stored *store.Store, log *slog.Logger) *shelf {
+	return &shelf{store: stored, limits: importLimits(cfg), engine: dockerEngine(cfg), log: log}
+}
+
+func dockerEngine(cfg *config.Config) source.Engine {
+	d := cfg.Images.Docker
+	return source.Engine{Host: d.Host, CA: d.TLSCA, Cert: d.TLSCert, Key: d.TLSKey}
+}
+
+// checkImages tells what is wrong with the sources of images.
+func checkImages(cfg *config.Config) error {
+	if err := dockerEngine(cfg).Validate(); err != nil {
+		return fmt.Errorf("images.docker: %w", err)
+	}
+	return nil
 }
 
 // List implements catalog.Reader.
@@ -77,19 +99,60 @@ func (s *shelf) Import(ctx context.Context, o catalog.Order, progress func(sandb
 	r := store.Request{Name: o.Name, Progress: func(p store.Progress) {
 		progress(sandbox.ImageProgress{Phase: string(p.Phase), DoneBytes: p.Done, TotalBytes: p.Total})
 	}}
-	switch {
-	case o.Archive != nil:
+	if o.Archive != nil {
 		r.Stream, r.Kind, r.Tag = o.Archive, source.Kind(o.Form), o.Tag
-	case o.Source == sandbox.ImageRegistry:
-		r.Reference = o.Reference
-	default:
-		return sandbox.Image{}, sandbox.Errorf(sandbox.KindInvalid, "import image", "source", "there is no source %q", o.Source)
+		return s.store.Import(ctx, r)
 	}
-	if o.Archive == nil && o.Reference == "" {
-		return sandbox.Image{}, &sandbox.Error{
-			Kind: sandbox.KindInvalid, Op: "import image", Subject: "reference", Err: errors.New("it says which image, and is missing"),
+	built := o.Base != "" || len(o.Requirements) > 0 || o.Network
+	switch o.Source {
+	case sandbox.ImageBuild:
+		if o.Reference != "" {
+			return sandbox.Image{}, wrong("reference", "a build has a base instead")
 		}
+		return s.build(ctx, o, r, progress)
+	case sandbox.ImageDocker:
+		r.Kind = source.DockerEngine
+	case sandbox.ImageRegistry:
+	default:
+		return sandbox.Image{}, wrong("source", fmt.Sprintf("there is no source %q", o.Source))
 	}
+	switch {
+	case o.Reference == "":
+		return sandbox.Image{}, wrong("reference", "it says which image, and is missing")
+	case built:
+		return sandbox.Image{}, wrong("source", "base, requirements and network are for a build")
+	}
+	r.Reference = o.Reference
+	return s.store.Import(ctx, r)
+}
+
+func wrong(field, text string) error {
+	return &sandbox.Error{Kind: sandbox.KindInvalid, Op: "admit", Subject: field, Err: errors.New(text)}
+}
+
+// removalTime bounds the removal of what was built from the Engine.
+const removalTime = time.Minute
+
+// build has the Engine build an image, and takes it over.
+func (s *shelf) build(ctx context.Context, o catalog.Order, r store.Request, progress func(sandbox.ImageProgress)) (sandbox.Image, error) {
+	if err := store.CheckName(r.Name); err != nil { // a build takes long
+		return sandbox.Image{}, err
+	}
+	ordered := build.Request{Base: o.Base, Requirements: o.Requirements, Network: o.Network}
+	id, err := build.Python(ctx, s.engine, ordered, func(p build.Progress) {
+		progress(sandbox.ImageProgress{Phase: "build", Step: p.Step, Steps: p.Steps, Text: p.Text})
+	})
+	if err != nil {
+		return sandbox.Image{}, err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalTime)
+		defer cancel()
+		if err := build.Remove(ctx, s.engine, id); err != nil {
+			s.log.LogAttrs(ctx, slog.LevelWarn, "remove built image from the Engine", slog.String("image", id), slog.Any("err", err))
+		}
+	}()
+	r.Kind, r.Reference = source.DockerEngine, id
 	return s.store.Import(ctx, r)
 }
 

@@ -143,6 +143,9 @@ func (o *options) load() (config.Config, error) {
 	if err := checkEngines(&cfg); err != nil {
 		return cfg, fmt.Errorf("configuration: %w", err)
 	}
+	if err := checkImages(&cfg); err != nil {
+		return cfg, fmt.Errorf("configuration: %w", err)
+	}
 	return cfg, nil
 }
 

@@ -46,7 +46,7 @@ func serve(ctx context.Context, cfg config.Config) (err error) {
 	}
 	d, err := daemon.New(ctx, cfg, daemon.Deps{
 		Version: versionText(), Engines: engines, Logger: logger, PeerCred: peerCred,
-		Images: &shelf{store: stored, limits: importLimits(&cfg)},
+		Images: newShelf(&cfg, stored, logger),
 	})
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"errors"
+	"math"
 
 	"github.com/sandboxd/sandboxd/sandbox"
 )
@@ -30,7 +31,7 @@ func (none) Acquire(reference string) (sandbox.Image, func(), error) {
 	return sandbox.Image{}, nil, noStore(sandbox.KindNotFound, reference)
 }
 
-func (none) MostArchive() int64 { return 0 }
+func (none) MostArchive() int64 { return math.MaxInt64 }
 
 func (none) Import(context.Context, Order, func(sandbox.ImageProgress)) (sandbox.Image, error) {
 	return sandbox.Image{}, noStore(sandbox.KindUnavailable, "images")

@@ -30,7 +30,16 @@ type Images struct {
 	StoreBytes    int64 `toml:"store_bytes"`    // of all images; 0 leaves it to the disk
 	UnusedHours   int64 `toml:"unused_hours"`   // until an image that nobody uses is garbage; 0 is never
 
+	Docker             Docker   `toml:"docker"`
 	InsecureRegistries []string `toml:"insecure_registries"` // HOST or HOST:PORT that may be spoken to by HTTP
+}
+
+// Docker is the Docker Engine that images are taken from and built by.
+type Docker struct {
+	Host    string `toml:"host"` // unix:///PATH or tcp://HOST:PORT; the local one when empty
+	TLSCA   string `toml:"tls_ca"`
+	TLSCert string `toml:"tls_cert"`
+	TLSKey  string `toml:"tls_key"`
 }
 
 const (

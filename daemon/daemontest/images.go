@@ -27,8 +27,9 @@ type Images struct {
 	mu     sync.Mutex
 	images []*sandbox.Image
 	uses   map[string]int
-	held   int // in all
-	Ended  chan error
+	held   int           // in all
+	Begun  chan struct{} // an import has
+	Ended  chan error    // an import has, so
 }
 
 // HostDigest is the digest of the machine's own image of Images.
@@ -36,7 +37,7 @@ const HostDigest = "sha256:00000000000000000000000000000000000000000000000000000
 
 // NewImages makes a store with the machine's own image, and one of each name.
 func NewImages(names ...string) *Images {
-	s := &Images{uses: map[string]int{}, Ended: make(chan error, 16)}
+	s := &Images{uses: map[string]int{}, Begun: make(chan struct{}, 16), Ended: make(chan error, 16)}
 	s.images = append(s.images, &sandbox.Image{
 		Digest: HostDigest, Names: []string{sandbox.HostImage}, Origin: "this machine", Arch: "amd64",
 		PythonVersion: "3.11.2", Interpreter: "/usr/bin/python3.11", Stdlib: "/usr/lib/python3.11",
@@ -147,6 +148,7 @@ func (s *Images) MostArchive() int64 { return 1 << 20 }
 
 // Import implements catalog.Writer.
 func (s *Images) Import(ctx context.Context, o catalog.Order, progress func(sandbox.ImageProgress)) (_ sandbox.Image, err error) {
+	s.Begun <- struct{}{}
 	defer func() { s.Ended <- err }()
 	progress(sandbox.ImageProgress{Phase: "fetch"})
 	content := o.Reference

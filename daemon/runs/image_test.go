@@ -82,7 +82,9 @@ func TestImage_IsFixedAtAdmission(t *testing.T) {
 		cfg := testConfig()
 		cfg.MaxConcurrent = 1
 		m, e, images, planned := withImages(t, cfg, fake.Config{})
-		go func() { _, _ = m.Run(t.Context(), tenants.Caller{}, script("#fake hang", sandbox.Limits{WallMillis: 1000})) }()
+		go func() {
+			_, _ = m.Run(t.Context(), tenants.Caller{}, script("#fake hang", sandbox.Limits{WallMillis: 1000}))
+		}()
 		synctest.Wait()
 		result := make(chan sandbox.Result, 1)
 		go func() {
@@ -137,7 +139,9 @@ func TestImage_IsLetGoOfWhereNothingRuns(t *testing.T) {
 		refused.Spec.Engine = "warp"
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		go func() { _, _ = m.Run(t.Context(), tenants.Caller{}, script("#fake hang", sandbox.Limits{WallMillis: 1000})) }()
+		go func() {
+			_, _ = m.Run(t.Context(), tenants.Caller{}, script("#fake hang", sandbox.Limits{WallMillis: 1000}))
+		}()
 		synctest.Wait()
 		for title, try := range map[string]func() error{
 			"no such engine": func() error { _, err := m.Run(t.Context(), tenants.Caller{}, refused); return err },

@@ -43,10 +43,7 @@ func (r Request) check() error {
 	if r.Kind == source.DockerEngine && r.Reference == "" || r.Reference != "" && r.Kind != source.DockerEngine && r.Kind != source.Detect {
 		return sandbox.Errorf(sandbox.KindInvalid, "import image", "kind", "%q does not go with where the image is", r.Kind)
 	}
-	if r.Name == "" {
-		return nil
-	}
-	return checkName(r.Name)
+	return CheckName(r.Name)
 }
 
 // Import brings an image in. One that is there already, by its content, only

@@ -56,6 +56,14 @@ func checkName(name string) error {
 	return nil
 }
 
+// CheckName tells what is wrong with a name for an image; none is fine.
+func CheckName(name string) error {
+	if name == "" {
+		return nil
+	}
+	return checkName(name)
+}
+
 // List tells of all images, the machine's own first, then by digest.
 func (s *Store) List() []Record {
 	s.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/sandboxd/sandboxd/internal/linux/landlock"
@@ -110,6 +111,9 @@ func (e *Engine) create(ctx context.Context, s *liveSandbox) error {
 		return err
 	}
 	made, err := e.api.ContainerCreate(ctx, o.config, o.host, nil, nil, s.name)
+	if cerrdefs.IsNotFound(err) {
+		e.forget(s.image)
+	}
 	if err != nil {
 		return e.engineError("create container", err)
 	}

@@ -42,8 +42,8 @@ type Engine struct {
 
 	blind bool // for tests: containers of this machine are taken for another's
 
-	probing  sync.Mutex
-	imports  sync.Mutex     // one image at a time
+	probing  lock
+	imports  lock           // one image at a time
 	discards sync.WaitGroup // of sandboxes that nobody will use
 	healer   sync.WaitGroup
 	ctx      context.Context // of the healer
@@ -67,6 +67,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: cfg, api: api, ids: pool.NewIDs(0, cfg.Sandboxes), session: newSession(),
+		probing: newLock(), imports: newLock(),
 		images: map[string]*dockerImage{}, owned: map[string]*ownership{},
 	}
 	e.ctx, e.stop = context.WithCancel(context.Background())
@@ -152,17 +153,6 @@ func (e *Engine) take(ctx context.Context, img *dockerImage, l sandbox.Limits) (
 	return s, nil
 }
 
-// shape is what of the limits is built into a container. The rest can be set
-// afterwards.
-type shape struct {
-	workspaceBytes, workspaceInodes int64
-	processes                       bool
-}
-
-func shapeOf(l sandbox.Limits) shape {
-	return shape{l.WorkspaceBytes, l.WorkspaceInodes, l.Processes > 0}
-}
-
 // fits tells whether a sandbox that was made with default limits can get these.
 // runsc changes none of a container that runs.
 func (e *Engine) fits(l sandbox.Limits) bool {
@@ -170,19 +160,16 @@ func (e *Engine) fits(l sandbox.Limits) bool {
 	if e.facts().ownKernel && (l.MemoryBytes != d.MemoryBytes || e.tasks(l) != e.tasks(d)) {
 		return false
 	}
-	return shapeOf(l) == shapeOf(d)
+	return isolation.ShapeOf(l) == isolation.ShapeOf(d)
 }
 
-// making are the limits under which a container is made: those of the run, but
-// with room for the runtime, which works inside them.
+// making are the limits under which a container is made. gVisor's cannot be changed
+// later.
 func (e *Engine) making(l sandbox.Limits) sandbox.Limits {
 	if e.facts().ownKernel {
 		return l
 	}
-	d := sandbox.DefaultLimits()
-	l.MemoryBytes = max(l.MemoryBytes, d.MemoryBytes)
-	l.Threads = max(l.Threads, d.Threads)
-	return l
+	return isolation.RoomToMake(l)
 }
 
 // tasks is the pids limit.

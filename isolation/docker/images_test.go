@@ -2,6 +2,7 @@ package docker_test
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -89,5 +90,22 @@ func TestReap_RemovesImagesThatNobodyKnows(t *testing.T) {
 		if status, err := on.Ask(t.Context(), http.MethodGet, "/images/"+name+"/json", nil, nil, nil); err != nil || status != want {
 			t.Errorf("%s: status %d, %v", name, status, err)
 		}
+	}
+}
+
+// TestStoredImage_IsPutBack where somebody has removed it: the second try of a run
+// finds it.
+func TestStoredImage_IsPutBack(t *testing.T) {
+	on := engineOfItsOwn(t, false)
+	e := newEngine(t, docker.Config{Host: "unix://" + on.Socket})
+	if got := keep(t.Context(), e, "pass"); got.err != nil {
+		t.Fatal(got.err)
+	}
+	status, err := on.Ask(t.Context(), http.MethodDelete, "/images/"+imageOf(t, on), url.Values{"force": {"1"}}, nil, nil)
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("status %d, %v", status, err)
+	}
+	if got := keep(t.Context(), e, "pass"); got.err != nil || got.verdict != sandbox.Passed {
+		t.Errorf("%s, %v", got.verdict, got.err)
 	}
 }

@@ -62,7 +62,7 @@ func (e *Engine) make(ctx context.Context, r *rootfs, l sandbox.Limits) (_ *live
 		return nil, err
 	}
 	undo.Add("give host ids back", func() error { e.ids.Give(firstID); return nil })
-	s := &liveSandbox{engine: e, rootfs: r, firstID: firstID, limits: making(l)}
+	s := &liveSandbox{engine: e, rootfs: r, firstID: firstID, limits: isolation.RoomToMake(l)}
 	s.name = fmt.Sprintf("%s-%d", e.prefix, e.number.Add(1))
 	if s.group, err = e.cfg.Cgroups.Create(s.name, e.groupLimits(s.limits)); err != nil {
 		return nil, err

@@ -172,7 +172,7 @@ func (e *Engine) Create(ctx context.Context, p isolation.Plan) (isolation.Sandbo
 func (e *Engine) take(ctx context.Context, r *rootfs, l sandbox.Limits) (*liveSandbox, error) {
 	began := time.Now()
 	var s *liveSandbox
-	if shapeOf(l) == shapeOf(sandbox.DefaultLimits()) {
+	if isolation.ShapeOf(l) == isolation.ShapeOf(sandbox.DefaultLimits()) {
 		if ready, ok := r.pool.Take(); ok {
 			s = ready
 			s.making = isolation.Making{Ready: true}
@@ -194,26 +194,6 @@ func (e *Engine) take(ctx context.Context, r *rootfs, l sandbox.Limits) (*liveSa
 		return nil, fmt.Errorf("limit sandbox: %w", err)
 	}
 	return s, nil
-}
-
-// shape is what of the limits is built into a container. The rest can be set
-// afterwards.
-type shape struct {
-	workspaceBytes, workspaceInodes int64
-	processes                       bool
-}
-
-func shapeOf(l sandbox.Limits) shape {
-	return shape{l.WorkspaceBytes, l.WorkspaceInodes, l.Processes > 0}
-}
-
-// making are the limits under which a container is made: those of the run, but
-// with room for the runtime, which works inside them.
-func making(l sandbox.Limits) sandbox.Limits {
-	d := sandbox.DefaultLimits()
-	l.MemoryBytes = max(l.MemoryBytes, d.MemoryBytes)
-	l.Threads = max(l.Threads, d.Threads)
-	return l
 }
 
 // tasks is the pids limit.
