@@ -164,7 +164,7 @@ func TestImages_StoreIsWholeAfterKills(t *testing.T) {
 	testenv.Cgroup(t)
 	p := newPlace(t, quiet)
 	archive := filepath.Join(p.dir, "image.tar")
-	if err := os.WriteFile(archive, packed(t, smallTree(t, 800)), 0o600); err != nil {
+	if err := os.WriteFile(archive, packed(t, smallTree(t, 250)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d := p.start(t)
@@ -248,7 +248,7 @@ func TestImages_ClientGoneLeavesNothing(t *testing.T) {
 	testenv.Cgroup(t)
 	p := newPlace(t, quiet)
 	d := p.start(t)
-	archive := packed(t, smallTree(t, 1200))
+	archive := packed(t, smallTree(t, 400))
 	for title, send := range map[string]func(gone context.CancelFunc) apiclient.Archive{
 		"sending": func(gone context.CancelFunc) apiclient.Archive {
 			return apiclient.Archive{Content: &leaving{r: bytes.NewReader(archive), left: len(archive) / 2, gone: gone}}
