@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sandboxd/sandboxd/sandbox"
 )
@@ -131,7 +132,7 @@ doors = 1
 
 // TestEncode_ComesBack: what config show prints is the configuration.
 func TestEncode_ComesBack(t *testing.T) {
-	for _, text := range []string{"", "[engines]\nrequire_layers = []\n", "[engine.native]\na = 1\n[limits.defaults]\nwall_ms = 5\n"} {
+	for _, text := range []string{"", "[engines]\nrequire_layers = []\n", "[engine.native]\na = 1\n[limits.defaults]\nwall_ms = 5\n", "[images]\nallowed = []\nmanager_uids = [5]\n"} {
 		c := decode(t, text)
 		shown, err := c.Encode()
 		if err != nil {
@@ -148,8 +149,72 @@ func TestEncode_ComesBack(t *testing.T) {
 		if err := again.Validate(); err != nil {
 			t.Error(err)
 		}
-		if !reflect.DeepEqual(c.Runs(), again.Runs()) || c.Socket != again.Socket || !reflect.DeepEqual(c.Engine, again.Engine) {
+		if !reflect.DeepEqual(c.Runs(), again.Runs()) || c.Socket != again.Socket || !reflect.DeepEqual(c.Images, again.Images) || !reflect.DeepEqual(c.Engine, again.Engine) {
 			t.Errorf("%q came back as\n%s", text, shown)
+		}
+	}
+}
+
+func TestDecode_Images(t *testing.T) {
+	absent := decode(t, "")
+	if c := absent.Catalog(); c.Allowed != nil || c.Default != "" || c.ImportTime != 30*time.Minute || !slices.Contains(c.ManagerUIDs, uint32(os.Geteuid())) {
+		t.Errorf("%+v", c)
+	}
+	if r := absent.Runs(); r.Allowed != nil {
+		t.Errorf("engines: %v", r.Allowed)
+	}
+	none := decode(t, "[images]\nallowed = []\n[engines]\nallowed = []\n")
+	if c, r := none.Catalog(), none.Runs(); c.Allowed == nil || len(c.Allowed) > 0 || r.Allowed == nil || len(r.Allowed) > 0 {
+		t.Errorf("given as none: %v, %v", c.Allowed, r.Allowed)
+	}
+	some := decode(t, `
+state_dir = "/tmp/state"
+[images]
+default = "base"
+allowed = ["team/*"]
+manager_uids = [1000]
+manager_gids = [50]
+unused_hours = 2
+store_bytes = 5
+import_ms = 1000
+[images.docker]
+host = "unix:///x"
+`)
+	if err := some.Validate(); err != nil {
+		t.Error(err)
+	}
+	c := some.Catalog()
+	if c.Default != "base" || !slices.Equal(c.Allowed, []string{"team/*"}) || !slices.Contains(c.ManagerUIDs, 1000) || !slices.Equal(c.ManagerGIDs, []uint32{50}) ||
+		c.Unused != 2*time.Hour || c.Bytes != 5 || c.ImportTime != time.Second || some.ImagesDir() != "/tmp/state/images" || some.Images.Docker.Host != "unix:///x" {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestValidate_Images(t *testing.T) {
+	c := decode(t, `
+[engines]
+default = "native"
+allowed = ["crun"]
+[images]
+dir = "images"
+allowed = ["a[", ""]
+import_bytes = 0
+import_entries = -1
+import_ms = 100000000
+store_bytes = -1
+unused_hours = -1
+insecure_registries = ["http://x"]
+`)
+	err := c.Validate()
+	if err == nil {
+		t.Fatal("valid")
+	}
+	for _, key := range []string{
+		"engines.default", "images.dir", "images.allowed", "images.import_bytes", "images.import_entries", "images.import_ms",
+		"images.store_bytes", "images.unused_hours", "images.insecure_registries",
+	} {
+		if !strings.Contains(err.Error(), key+": ") {
+			t.Errorf("%s is not told: %v", key, err)
 		}
 	}
 }

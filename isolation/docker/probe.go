@@ -52,7 +52,7 @@ func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	support := isolation.Support{Engine: Name, Limits: e.limitSupport()}
+	support := isolation.Support{Engine: Name, Limits: e.limitSupport(), Images: e.cfg.Images != nil}
 	before := e.generation()
 	reports, err := e.look(ctx, &support)
 	if err != nil {
