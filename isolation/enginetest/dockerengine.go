@@ -292,9 +292,13 @@ func (e *DockerEngine) unmount() error {
 	return errors.Join(errs...)
 }
 
-// NeedDockerd demands what a Docker Engine of the tests' own takes.
+// NeedDockerd demands what a Docker Engine of the tests' own takes, and a lane that
+// is for that: starting one and giving it an image takes seconds.
 func NeedDockerd(tb testing.TB) {
 	tb.Helper()
+	if os.Getenv("SANDBOXD_LANE") == "" {
+		testenv.Missing(tb, "lane", "a Docker Engine is started in the root and e2e lanes")
+	}
 	testenv.Cgroup(tb)
 	testenv.Binary(tb, "dockerd")
 	testenv.Binary(tb, "containerd")
