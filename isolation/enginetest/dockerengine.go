@@ -88,7 +88,7 @@ func (s *service) await(answers func() bool) error {
 }
 
 func (s *service) end(how os.Signal) error {
-	if s == nil {
+	if s == nil { // it never started
 		return nil
 	}
 	if err := s.cmd.Process.Signal(how); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -124,7 +124,14 @@ func NewDockerEngine(dir string, remap bool) (*DockerEngine, error) {
 	if err := os.WriteFile(in("daemon.json"), []byte(engineConfig), 0o600); err != nil {
 		return nil, err
 	}
-	return e, errors.Join(e.startContainerd(), e.Start())
+	err := e.startContainerd()
+	if err == nil {
+		err = e.Start()
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.Stop())
+	}
+	return e, nil
 }
 
 // engineConfig names the runtimes that an Engine has beside runc, installed or not.
@@ -292,7 +299,8 @@ func (e *DockerEngine) unmount() error {
 	return errors.Join(errs...)
 }
 
-// NeedDockerd demands what a Docker Engine of the tests' own takes.
+// NeedDockerd demands what a Docker Engine of the tests' own takes, and a lane that
+// is for that: starting one and giving it an image takes seconds.
 func NeedDockerd(tb testing.TB) {
 	tb.Helper()
 	testenv.PrivilegedLane(tb)
