@@ -168,7 +168,7 @@ func TestImages_AreManagedByManagers(t *testing.T) {
 }
 
 // hanging starts an import that does not end by itself, and gives its end.
-func hanging(t *testing.T, ctx context.Context, c *apiclient.Client) <-chan error {
+func hanging(ctx context.Context, t *testing.T, c *apiclient.Client) <-chan error {
 	t.Helper()
 	begun, ended := make(chan struct{}, 8), make(chan error, 1)
 	go func() {
@@ -200,7 +200,7 @@ func storeEnds(t *testing.T, images *daemontest.Images) error {
 func TestImages_EndWithTheirClient(t *testing.T) {
 	d, images := withImages(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := hanging(t, ctx, client(t, d))
+	ended := hanging(ctx, t, client(t, d))
 	if _, err := client(t, d).ImportImage(t.Context(), apiclient.Archive{Content: strings.NewReader("content")}, nil); problemCode(err) != "exhausted" {
 		t.Errorf("second: %v", err)
 	}
@@ -235,7 +235,7 @@ func TestImages_EndWithTheirClient(t *testing.T) {
 // TestImages_EndWithTheDaemon at once: a drain is for runs.
 func TestImages_EndWithTheDaemon(t *testing.T) {
 	d, images := withImages(t, func(c *config.Config) { c.Shutdown.DrainMillis = 60_000 })
-	ended := hanging(t, t.Context(), client(t, d))
+	ended := hanging(t.Context(), t, client(t, d))
 	began := time.Now()
 	if err := d.Stop(); err != nil {
 		t.Error(err)
