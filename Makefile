@@ -13,14 +13,14 @@ FUZZTIME ?= 20s
 VM       ?= full
 COUNT    ?= 6
 
-ROOT_PACKAGES := ./internal/linux/... ./internal/dockertest/... ./images/... ./isolation/...
+ROOT_PACKAGES := ./internal/linux/... ./images/... ./isolation/...
 GENERATED     := $(wildcard daemon/httpapi/openapi.yaml docs/limits.md)
 LINTER        := build/tools/golangci-lint
 IS_ROOT       := $(filter 0,$(shell id -u))
 comma         := ,
 
 .PHONY: help build base demo gen check-gen fmt lint test test-unit test-root test-engines test-e2e test-vm \
-	cases humaneval bench bench-go fuzz cover ci clean need-python need-root need-runtimes need-engine
+	cases humaneval bench bench-go fuzz cover ci clean need-python need-root need-runtimes
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
@@ -73,13 +73,13 @@ test-unit: need-python ## Unit lane: Go with the race detector, guest and runner
 	@$(PYTHON) -B -m unittest discover -s sandbox/pyrunner/guest/tests -t sandbox/pyrunner/guest
 	@$(PYTHON) -B -m unittest discover -s internal/cases/tests -t internal/cases
 
-test-root: need-root need-python need-runtimes need-engine ## Root lane: kernel packages, images and engines on this machine
+test-root: need-root need-python need-runtimes ## Root lane: kernel packages, images and engines on this machine
 	@.ci/need mmdebstrap:mmdebstrap
 	@SANDBOXD_LANE=root $(GO) test -count=1 -p 1 -timeout 15m $(ROOT_PACKAGES)
 
-test-engines: need-root need-python need-runtimes need-engine ## Every engine by the whole conformance suite, hostile programs included
+test-engines: need-root need-python need-runtimes ## Every engine by the whole conformance suite, hostile programs included; images with packages
 	@.ci/need mmdebstrap:mmdebstrap
-	@SANDBOXD_LANE=root SANDBOXD_ENGINES=all $(GO) test -count=1 -p 1 -timeout 20m ./isolation/...
+	@SANDBOXD_LANE=root SANDBOXD_ENGINES=all $(GO) test -count=1 -p 1 -timeout 20m ./isolation/... ./images/build
 
 test-e2e: need-root need-python need-runtimes build ## End-to-end lane: the real daemon and CLI over a socket
 	@SANDBOXD_LANE=e2e $(GO) test -count=1 -timeout 20m ./internal/e2e/...
@@ -125,9 +125,6 @@ need-python:
 
 need-runtimes:
 	@.ci/need runc:runc crun:crun runsc:runsc docker.io:dockerd
-
-need-engine:
-	@.ci/need docker.io:dockerd
 
 need-root:
 	@[ "$$(id -u)" = 0 ] || { echo "this lane needs root: run it as root, or run make test for what you may run"; exit 1; }

@@ -2,6 +2,7 @@ package build_test
 
 import (
 	"archive/tar"
+	"archive/zip"
 	"bytes"
 	"context"
 	"errors"
@@ -22,7 +23,7 @@ import (
 	"github.com/sandboxd/sandboxd/images/source"
 	"github.com/sandboxd/sandboxd/images/store"
 	"github.com/sandboxd/sandboxd/images/unpack"
-	"github.com/sandboxd/sandboxd/internal/dockertest"
+	"github.com/sandboxd/sandboxd/internal/testenv"
 	"github.com/sandboxd/sandboxd/isolation/enginetest"
 	"github.com/sandboxd/sandboxd/sandbox"
 )
@@ -35,8 +36,22 @@ type engine struct {
 
 func newEngine(t *testing.T) engine {
 	t.Helper()
-	e := engine{Engine: source.Engine{Host: dockertest.Start(t)}}
-	var err error
+	testenv.PrivilegedLane(t)
+	enginetest.NeedDockerd(t)
+	dir, err := os.MkdirTemp("", "build-") //nolint:usetesting // a short path
+	if err != nil {
+		t.Fatal(err)
+	}
+	on, err := enginetest.NewDockerEngine(dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := on.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	e := engine{Engine: source.Engine{Host: "unix://" + on.Socket}}
 	if e.api, err = e.Connect(); err != nil {
 		t.Fatal(err)
 	}
@@ -51,9 +66,9 @@ func newEngine(t *testing.T) engine {
 }
 
 // put makes an image of the archive of a root file system.
-func (e engine) put(t *testing.T, name string, archive io.Reader) {
+func (e engine) put(t *testing.T, name string, archive io.Reader, changes ...string) {
 	t.Helper()
-	said, err := e.api.ImageImport(t.Context(), image.ImportSource{Source: archive, SourceName: "-"}, name, image.ImportOptions{})
+	said, err := e.api.ImageImport(t.Context(), image.ImportSource{Source: archive, SourceName: "-"}, name, image.ImportOptions{Changes: changes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,10 +166,11 @@ func TestEngine_CanceledExportLeavesTheStoreWhole(t *testing.T) {
 
 func TestPython_BuildsAnImage(t *testing.T) {
 	e := newEngine(t)
+	e.put(t, "local/setuid:1", withFile(t, enginetest.BaseArchive(t), "./usr/bin/odd", 0o6755, nil))
 	before := e.holds(t)
 	var steps []int
 	var text strings.Builder
-	id, err := build.Python(t.Context(), e.Engine, build.Request{Base: "local/base:1"}, func(p build.Progress) {
+	id, err := build.Python(t.Context(), e.Engine, build.Request{Base: "local/setuid:1"}, func(p build.Progress) {
 		if !slices.Contains(steps, p.Step) {
 			steps = append(steps, p.Step)
 		}
@@ -169,6 +185,9 @@ func TestPython_BuildsAnImage(t *testing.T) {
 	built, err := e.api.ImageInspect(t.Context(), id)
 	if err != nil || built.Config.User != "1000:1000" {
 		t.Errorf("runs as %+v, %v", built.Config, err)
+	}
+	if mode := e.modeOf(t, id, "/usr/bin/odd"); mode != 0o755 {
+		t.Errorf("a set-id program stayed one: %v", mode)
 	}
 	s, dir := openStore(t, e.Engine)
 	r, err := s.Import(t.Context(), store.Request{Kind: source.DockerEngine, Reference: id, Name: "python"})
@@ -187,8 +206,21 @@ func TestPython_BuildsAnImage(t *testing.T) {
 	}
 }
 
-// checkTree looks for what an image should not have. Set-id bits are the Engine's
-// image's: the store drops them anyway, see its own tests.
+// modeOf looks into an image of the Engine: the store would drop set-id bits anyway.
+func (e engine) modeOf(t *testing.T, imageID, path string) os.FileMode {
+	t.Helper()
+	c, err := e.api.ContainerCreate(t.Context(), &container.Config{Image: imageID}, nil, nil, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := e.api.ContainerStatPath(t.Context(), c.ID, path)
+	if err = errors.Join(err, e.api.ContainerRemove(t.Context(), c.ID, container.RemoveOptions{})); err != nil {
+		t.Fatal(err)
+	}
+	return found.Mode
+}
+
+// checkTree looks for what an image should not have.
 func checkTree(t *testing.T, tree string) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(tree, "usr/lib/python3.11/__pycache__/argparse.cpython-311.pyc")); err != nil {
@@ -201,32 +233,88 @@ func checkTree(t *testing.T, tree string) {
 	}
 }
 
-// withFile adds an executable to the base.
-func withFile(t *testing.T, name string) io.Reader {
+// withFile adds an executable to the archive of a base.
+func withFile(t *testing.T, archive, name string, mode int64, content []byte) io.Reader {
 	t.Helper()
-	data, err := os.ReadFile(enginetest.BaseArchive(t))
+	data, err := os.ReadFile(archive)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var more bytes.Buffer
 	w := tar.NewWriter(&more)
-	if err := errors.Join(w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755}), w.Close()); err != nil {
+	err = w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(content))})
+	if err != nil {
 		t.Fatal(err)
 	}
-	return io.MultiReader(bytes.NewReader(bytes.TrimRight(data, "\x00")), padding(data), &more)
+	if _, err := w.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// The archive ends in blocks of zeros, which the one that is added has, too.
+	const block = 512
+	end := (len(bytes.TrimRight(data, "\x00")) + block - 1) / block * block
+	return io.MultiReader(bytes.NewReader(data[:end]), &more)
 }
 
-// padding is what the last block of an archive's content lacks after its zeros
-// were cut off.
-func padding(data []byte) io.Reader {
-	const block = 512
-	cut := len(bytes.TrimRight(data, "\x00"))
-	return bytes.NewReader(make([]byte, (block-cut%block)%block))
+// wheel is a package of one module.
+func wheel(t *testing.T) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	for name, text := range map[string]string{
+		"demo/__init__.py":            "answer = 42\n",
+		"demo-1.0.dist-info/WHEEL":    "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+		"demo-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n",
+		"demo-1.0.dist-info/RECORD":   "",
+	} {
+		f, err := w.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(f, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// TestPython_InstallsWheels from a directory of the base, where pip is told to look
+// instead of a network.
+func TestPython_InstallsWheels(t *testing.T) {
+	testenv.AllEngines(t)
+	e := newEngine(t)
+	e.put(t, "local/pip:1", withFile(t, enginetest.BaseArchive(t, "python3-pip"), "./wheels/demo-1.0-py3-none-any.whl", 0o644, wheel(t)),
+		"ENV PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels")
+	id, err := build.Python(t.Context(), e.Engine, build.Request{Base: "local/pip:1", Requirements: []string{"demo>=1,<2"}, Network: true}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, dir := openStore(t, e.Engine)
+	r, err := s.Import(t.Context(), store.Request{Kind: source.DockerEngine, Reference: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := filepath.Join(dir, "trees", strings.TrimPrefix(r.Digest, "sha256:"), "tree")
+	found, err := filepath.Glob(filepath.Join(tree, "usr/local/lib/python3*/dist-packages/demo/__pycache__/*.pyc"))
+	if err != nil || len(found) != 1 {
+		t.Errorf("installed %v, %v", found, err)
+	}
+	checkTree(t, tree)
+	_, err = build.Python(t.Context(), e.Engine, build.Request{Base: "local/pip:1", Requirements: []string{"demo==7"}, Network: true}, nil)
+	if sandbox.KindOf(err) != sandbox.KindInvalid || !strings.Contains(err.Error(), "demo==7") {
+		t.Errorf("a version that is not there: %v", err)
+	}
+	t.Log(err)
 }
 
 func TestPython_FailureSaysWhatTheStepSaid(t *testing.T) {
 	e := newEngine(t)
-	e.put(t, "local/tools:1", withFile(t, "./usr/bin/make"))
+	e.put(t, "local/tools:1", withFile(t, enginetest.BaseArchive(t), "./usr/bin/make", 0o755, nil))
 	before := e.holds(t)
 	for title, c := range map[string]struct {
 		request build.Request

@@ -169,9 +169,12 @@ func (o *output) failure(m message) error {
 	}
 }
 
+// colour is what the Engine adds to what steps write to their standard error.
+var colour = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
 // printable replaces what a terminal would obey, and gives a line an end.
 func printable(text string) string {
-	text = strings.TrimRight(text, " \r\n")
+	text = strings.TrimRight(colour.ReplaceAllString(text, ""), " \r\n")
 	if len(text) > maxLineBytes {
 		text = text[:maxLineBytes] + "…"
 	}

@@ -67,7 +67,7 @@ func fakeEngine(t *testing.T, say func(w io.Writer)) (e source.Engine, pruned *s
 
 func TestPython_TellsOfEachStep(t *testing.T) {
 	e, pruned := fakeEngine(t, func(w io.Writer) {
-		fmt.Fprint(w, `{"stream":"Step 1/2 : FROM ${BASE}"}`+"\r\n"+`{"stream":"\n"}`+"\n\n"+`{"stream":"Step 2/2 : RUN x\none\ntw"}`+"\n")
+		fmt.Fprint(w, `{"stream":"Step 1/2 : FROM ${BASE}"}`+"\r\n"+`{"stream":"\n"}`+"\n\n"+`{"stream":"Step 2/2 : RUN x\n\u001b[91mone\u001b[0m\ntw"}`+"\n")
 		fmt.Fprint(w, `{"stream":"o\n\u001b[2Jthree\tx"}`+"\n"+`{"status":"Downloading","id":"abc","progress":"[=>]"}`+"\n"+`{"status":"Pull complete","id":"abc"}`+"\n")
 		fmt.Fprint(w, `{"stream":"Step 1/2 : FROM elsewhere\n"}`+"\n"+`{"aux":{"ID":"`+anID+`"}}`+"\n"+`{"stream":"Successfully built"}`)
 	})

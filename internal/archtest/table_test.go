@@ -21,7 +21,7 @@ var trees = []tree{
 	{path: "internal/linux", allow: []string{"=sandbox", "internal/linux", "internal/rollback"}},
 	{path: "internal/rollback"},
 	{path: "internal/testenv", allow: []string{"internal/linux"}},
-	{path: "internal/dockertest", allow: []string{"internal/testenv"}},
+	{path: "internal/dockertest"},
 
 	{path: "isolation", allow: []string{"sandbox", "internal/linux", "internal/rollback"}},
 	{path: "images", allow: []string{"sandbox", "internal/linux", "internal/rollback"}},

@@ -1,3 +1,3 @@
-// Package dockertest starts a Docker Engine of a test's own: with directories, a
-// socket and a cgroup that no other has. It must never touch another Engine.
+// Package dockertest plays a Docker Engine that says what no real one can be brought
+// to say. Tests that want a real one have it of isolation/enginetest.
 package dockertest

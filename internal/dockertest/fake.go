@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// Fake serves h as a Docker Engine until the test has ended, for what no real one
-// can be brought to say. It returns its address. Paths come without their version.
+// Fake serves h as a Docker Engine until the test has ended, and returns its
+// address. Paths come without their version.
 func Fake(t testing.TB, h http.Handler) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "fake-") //nolint:usetesting // as in Start
+	dir, err := os.MkdirTemp("", "fake-") //nolint:usetesting // a short path: a socket's address has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,6 +93,23 @@ func (d dialer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return conn, nil
 }
 
+// lock is one that is waited for with the caller's patience: an Engine may hang while
+// somebody holds it.
+type lock chan struct{}
+
+func newLock() lock { return make(lock, 1) }
+
+func (l lock) take(ctx context.Context) error {
+	select {
+	case l <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return sandbox.Errorf(sandbox.KindUnavailable, "wait for Docker Engine", "", "%w", context.Cause(ctx))
+	}
+}
+
+func (l lock) give() { <-l }
+
 // engineError gives what the Engine said, or failed to say, its kind.
 func (e *Engine) engineError(op string, err error) error {
 	if err == nil {
@@ -102,12 +119,20 @@ func (e *Engine) engineError(op string, err error) error {
 		return err
 	}
 	out := &sandbox.Error{Kind: sandbox.KindInternal, Op: op, Subject: "Docker Engine", Err: err}
-	if isLost(err) {
+	late, lost := isLate(err), isLost(err)
+	if late || lost {
 		out.Kind = sandbox.KindUnavailable
 		out.Mend = "see that it runs at " + cmp.Or(e.cfg.Host, DefaultHost) + " and that the daemon may use it"
+	}
+	if lost && !late { // one that has much to do is still there
 		e.lost()
 	}
 	return out
+}
+
+// isLate tells whether the Engine was not waited for any longer.
+func isLate(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // isLost tells whether the Engine could not be reached, or hung up in the middle.

@@ -17,6 +17,6 @@
 // name: names move. An Engine that is lost in the middle of runs ends these as
 // unavailable, and what they leave is removed when it is back (reap.go).
 //
-// Lock order: Engine.probing before Engine.mu. Proven by the conformance suite in
+// Lock order: Engine.probing, Engine.imports, Engine.mu. Proven by the conformance suite in
 // isolation/enginetest, TestEngine_LeavesNothing and TestEngine_SurvivesItsEngine.
 package docker

@@ -42,8 +42,8 @@ type Engine struct {
 
 	blind bool // for tests: containers of this machine are taken for another's
 
-	probing  sync.Mutex
-	imports  sync.Mutex     // one image at a time
+	probing  lock
+	imports  lock           // one image at a time
 	discards sync.WaitGroup // of sandboxes that nobody will use
 	healer   sync.WaitGroup
 	ctx      context.Context // of the healer
@@ -67,6 +67,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: cfg, api: api, ids: pool.NewIDs(0, cfg.Sandboxes), session: newSession(),
+		probing: newLock(), imports: newLock(),
 		images: map[string]*dockerImage{}, owned: map[string]*ownership{},
 	}
 	e.ctx, e.stop = context.WithCancel(context.Background())

@@ -36,12 +36,14 @@ func (e *Engine) image(ctx context.Context, digest string) (*dockerImage, error)
 	if e.cfg.Image != nil && digest == e.cfg.Image.Digest {
 		digest = ""
 	}
-	e.imports.Lock()
-	defer e.imports.Unlock()
-	e.mu.Lock()
-	known := e.images[digest]
-	e.mu.Unlock()
-	if known != nil {
+	if known := e.knownImage(digest); known != nil {
+		return known, nil
+	}
+	if err := e.imports.take(ctx); err != nil {
+		return nil, err
+	}
+	defer e.imports.give()
+	if known := e.knownImage(digest); known != nil {
 		return known, nil
 	}
 	img, err := e.findImage(ctx, digest)
@@ -53,6 +55,12 @@ func (e *Engine) image(ctx context.Context, digest string) (*dockerImage, error)
 	defer e.mu.Unlock()
 	e.images[digest] = img
 	return img, nil
+}
+
+func (e *Engine) knownImage(digest string) *dockerImage {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.images[digest]
 }
 
 func (e *Engine) findImage(ctx context.Context, digest string) (*dockerImage, error) {

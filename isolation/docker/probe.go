@@ -40,12 +40,14 @@ func (h hostFacts) leastTasks() int64 {
 // Probe implements isolation.Engine: it makes a container, looks at it from inside
 // and out, and removes it. The answer is kept while the Docker Engine is there.
 func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
-	e.probing.Lock()
-	defer e.probing.Unlock()
-	e.mu.Lock()
-	kept := e.support
-	e.mu.Unlock()
-	if kept != nil {
+	if kept := e.proven(); kept != nil {
+		return *kept, nil
+	}
+	if err := e.probing.take(ctx); err != nil {
+		return isolation.Support{}, err
+	}
+	defer e.probing.give()
+	if kept := e.proven(); kept != nil {
 		return *kept, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -74,6 +76,13 @@ func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
 		e.support = &support
 	}
 	return support, nil
+}
+
+// proven is the answer that is kept.
+func (e *Engine) proven() *isolation.Support {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.support
 }
 
 // ask finds out about the Engine, once while it is there.

@@ -156,22 +156,31 @@ func (s *liveSandbox) Making() isolation.Making { return s.making }
 // Layers implements isolation.Sandbox.
 func (s *liveSandbox) Layers() []sandbox.LayerReport { return s.layers }
 
-// streamGrace is how long after the end of its stream a container's first process
-// may still be on its way out.
-const streamGrace = 500 * time.Millisecond
+// How long after the end of its stream a container's first process may take to begin
+// its end, and an Engine to tell of that.
+const (
+	endGrace  = 500 * time.Millisecond
+	tellGrace = 5 * time.Second
+)
 
-// streamEnded tells whose the end of the stream was: a supervisor's, which takes
-// the container with it, or the Engine's.
+// streamEnded tells whose the end of the stream was: a supervisor's, which takes the
+// container with it, or the Engine's.
 func (s *liveSandbox) streamEnded() {
-	ctx, cancel := context.WithTimeout(s.engine.ctx, streamGrace)
+	ctx, cancel := context.WithTimeout(s.engine.ctx, tellGrace)
 	defer cancel()
-	if s.local != nil {
-		if err := s.local.wait(ctx); err != nil && !errors.Is(err, fs.ErrClosed) {
+	if s.local == nil {
+		if err := s.waitEngine(ctx); err != nil {
 			s.lose()
 		}
 		return
 	}
-	if err := s.waitEngine(ctx); err != nil {
+	soon, stop := context.WithTimeout(ctx, endGrace)
+	defer stop()
+	if err := s.local.wait(soon); err == nil || errors.Is(err, fs.ErrClosed) {
+		return
+	}
+	// A first process that ends waits for all others, which may be many.
+	if dying, err := s.local.proc.Dying(); err == nil && !dying {
 		s.lose()
 	}
 }

@@ -295,6 +295,7 @@ func (e *DockerEngine) unmount() error {
 // NeedDockerd demands what a Docker Engine of the tests' own takes.
 func NeedDockerd(tb testing.TB) {
 	tb.Helper()
+	testenv.PrivilegedLane(tb)
 	testenv.Cgroup(tb)
 	testenv.Binary(tb, "dockerd")
 	testenv.Binary(tb, "containerd")

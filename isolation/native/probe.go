@@ -42,10 +42,14 @@ func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
 		// Without a sandbox there is nothing to look at: every layer that needs
 		// one is missing for the same reason.
 		support.Reason = err.Error()
+		mend := "run as root on Linux 5.12 or newer with user namespaces enabled"
+		if known, ok := errors.AsType[*sandbox.Error](err); ok && known.Mend != "" {
+			mend = known.Mend
+		}
 		for _, l := range sandbox.Layers() {
 			seen = append(seen, sandbox.LayerReport{
 				Layer: l, State: sandbox.LayerMissing, Reason: "no sandbox could be made: " + err.Error(),
-				Mend: "run as root on Linux 5.12 or newer with user namespaces enabled",
+				Mend: mend,
 			})
 		}
 	}
@@ -99,7 +103,11 @@ func (e *Engine) hearAnEnd(ctx context.Context, l sandbox.Limits) error {
 		return fmt.Errorf("hear an end: %w", err)
 	}
 	if o := end.Outcome; !o.Exited || o.ExitCode != code {
-		return fmt.Errorf("hear an end: a program that left with code %d was heard to end with code %d, signal %d", code, o.ExitCode, o.Signal)
+		return &sandbox.Error{
+			Kind: sandbox.KindUnavailable, Op: "hear an end", Subject: "exit code",
+			Err:  fmt.Errorf("a program that left with code %d was heard to end with code %d, signal %d", code, o.ExitCode, o.Signal),
+			Mend: "give the daemon CAP_SYS_PTRACE, without which the kernel hides how others' processes ended",
+		}
 	}
 	return nil
 }
