@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -103,7 +104,7 @@ func indexTar(f *os.File) (*tarBlobs, error) {
 			break
 		}
 		if err != nil {
-			return nil, invalid(f.Name(), "read archive: %w", err)
+			return nil, invalid(filepath.Base(f.Name()), "read archive: %w", err)
 		}
 		at, err := f.Seek(0, io.SeekCurrent)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"hash"
 	"io"
 	"os"
+	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/klauspost/compress/zstd"
@@ -131,7 +132,7 @@ func decompress(r io.Reader) (io.ReadCloser, error) {
 func plainFile(f *os.File, o Options) (_ *os.File, err error) {
 	r, err := decompress(f)
 	if err != nil {
-		return nil, invalid(f.Name(), "%w", err)
+		return nil, invalid(filepath.Base(f.Name()), "%w", err)
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	if _, ok := r.(plain); ok {

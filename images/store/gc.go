@@ -86,7 +86,9 @@ func (s *Store) Remove(reference string) error {
 		return s.index.write(s.root)
 	}
 	if n := s.uses[r.Digest]; n > 0 {
-		return sandbox.Errorf(sandbox.KindConflict, "remove image", reference, "it is in use (%d)", n)
+		err := sandbox.Errorf(sandbox.KindConflict, "remove image", reference, "it is in use (%d)", n)
+		err.Mend = "try again when its runs have ended; engines keep sandboxes of it ready for some minutes more"
+		return err
 	}
 	return s.remove(r.Digest)
 }
@@ -100,6 +102,7 @@ func (s *Store) remove(digest string) error {
 		return fmt.Errorf("remove image: %w", err)
 	}
 	delete(s.images, digest)
+	delete(s.shapes, digest)
 	s.index.forget(digest)
 	err = errors.Join(err, s.index.write(s.root))
 	s.mu.Unlock()

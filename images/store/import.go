@@ -192,14 +192,14 @@ func (i *importing) export(ctx context.Context, o source.Options) (_ *source.Ima
 // spool keeps a stream as a file, because images are not read in one go, and opens
 // it.
 func (i *importing) spool(ctx context.Context, stream io.Reader, o source.Options) (*source.Image, error) {
-	name := path.Join(i.work, "scratch", "stream")
+	name := path.Join(i.work, "scratch", "archive")
 	f, err := i.store.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	n, err := io.Copy(f, io.LimitReader(&metered{ctx, stream, &i.meter}, o.Bytes+1))
 	if err == nil && n > o.Bytes {
-		err = sandbox.Errorf(sandbox.KindInvalid, "import image", "stream", "larger than %d bytes", o.Bytes)
+		err = sandbox.Errorf(sandbox.KindInvalid, "import image", "archive", "larger than %d bytes", o.Bytes)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err

@@ -60,7 +60,8 @@ type Store struct {
 	mu     sync.Mutex
 	images map[string]*Record // by digest; Names, LastUsed and InUse are left empty
 	index  index
-	uses   map[string]int // by digest
+	uses   map[string]int           // by digest
+	shapes map[string]*images.Image // by digest, of those that were used; without their names
 }
 
 // The directories of a store. A sandbox must be able to reach its tree, so those
@@ -80,7 +81,7 @@ func Open(cfg Config) (*Store, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, imports: make(chan struct{}, 1), images: map[string]*Record{}, uses: map[string]int{}}
+	s := &Store{cfg: cfg, imports: make(chan struct{}, 1), images: map[string]*Record{}, uses: map[string]int{}, shapes: map[string]*images.Image{}}
 	if err := s.open(); err != nil {
 		if s.root != nil {
 			err = errors.Join(err, s.root.Close())

@@ -64,17 +64,33 @@ func (s *Store) touch(digest string) error {
 	return nil
 }
 
-// image describes a stored tree as engines take it: each directory and file of
-// its root is bound, each link repeated. The engine makes nothing below what is bound, so
-// no link of the image is followed while mounts are made.
+// image is a stored tree as engines take it. The caller holds the lock. Its shape is
+// looked up once: a run must not wait for some twenty directories to be read.
 func (s *Store) image(r *Record) (*images.Image, error) {
-	tree := path.Join(treePath(r.Digest), treeName)
-	img := &images.Image{
-		Name: r.Digest, Digest: r.Digest, PythonVersion: r.PythonVersion,
-		Interpreter: r.Interpreter, Stdlib: r.Stdlib, SitePackages: r.SitePackages, Preload: r.Preload,
+	shape := s.shapes[r.Digest]
+	if shape == nil {
+		var err error
+		if shape, err = s.shape(r); err != nil {
+			return nil, err
+		}
+		s.shapes[r.Digest] = shape
 	}
+	img := *shape
+	img.Name = r.Digest
 	if names := s.describe(r).Names; len(names) > 0 {
 		img.Name = names[0]
+	}
+	return &img, nil
+}
+
+// shape describes a stored tree: each directory and file of
+// its root is bound, each link repeated. The engine makes nothing below what is bound, so
+// no link of the image is followed while mounts are made.
+func (s *Store) shape(r *Record) (*images.Image, error) {
+	tree := path.Join(treePath(r.Digest), treeName)
+	img := &images.Image{
+		Digest: r.Digest, PythonVersion: r.PythonVersion,
+		Interpreter: r.Interpreter, Stdlib: r.Stdlib, SitePackages: r.SitePackages, Preload: r.Preload,
 	}
 	entries, err := fs.ReadDir(s.root.FS(), tree)
 	if err != nil {
