@@ -109,3 +109,20 @@ func TestStoredImage_IsPutBack(t *testing.T) {
 		t.Errorf("%s, %v", got.verdict, got.err)
 	}
 }
+
+func TestStoredImage_ImportsNumpy(t *testing.T) {
+	store := enginetest.NumpyImage(t)
+	use, err := store.Acquire("base")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(use.Release)
+	for _, runtime := range []string{"", "runsc"} {
+		p := plan(sandbox.DefaultLimits())
+		p.Image, p.Limits.MemoryBytes = use.Image.Digest, enginetest.NumpyBytes
+		end, err := runOnce(t.Context(), newEngine(t, docker.Config{Images: store, Runtime: runtime}), p, enginetest.UsesNumpy)
+		if err != nil || end.Stdout.Text() != "50.0\n" {
+			t.Errorf("runtime %q: %+v, %v\n%s%s", runtime, end.Outcome, err, end.Stdout.Text(), end.Stderr.Text())
+		}
+	}
+}

@@ -102,3 +102,17 @@ for path in ("/usr/bin/python3", "/etc/passwd", "/etc/new", "/new", "/usr/new"):
 import json, sqlite3, ssl, decimal
 print("inside", os.getcwd())
 `
+
+// UsesNumpy is a program that passes where numpy works, for sandboxes that are given
+// NumpyBytes of memory.
+const (
+	UsesNumpy  = "import numpy\nprint(numpy.linalg.solve(numpy.eye(100) * 2, numpy.ones(100)).sum())\n"
+	NumpyBytes = 256 << 20
+)
+
+// NumpyImage is a store with an image, by the name base, that has Debian's numpy.
+func NumpyImage(t testing.TB) *store.Store {
+	t.Helper()
+	testenv.AllEngines(t) // it takes more than a minute to make
+	return PreloadingImage(t, []string{"python3-numpy"}, []string{"numpy"})
+}

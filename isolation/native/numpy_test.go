@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandboxd/sandboxd/internal/testenv"
 	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/isolation/enginetest"
 	"github.com/sandboxd/sandboxd/isolation/native"
@@ -17,16 +16,15 @@ import (
 // TestImages_PreloadNumpy: a large module of an image works within 256 MiB, and is
 // there already for the programs that name it.
 func TestImages_PreloadNumpy(t *testing.T) {
-	testenv.AllEngines(t)
-	images := enginetest.PreloadingImage(t, []string{"python3-numpy"}, []string{"numpy"})
+	images := enginetest.NumpyImage(t)
 	r, err := images.Inspect("base")
 	if err != nil || !slices.Equal(r.Preload, []string{"numpy"}) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	e := newEngineLike(t, native.Config{Images: images, Ready: 1, PreloadSets: []string{"numpy"}})
 	limits := sandbox.DefaultLimits()
-	limits.MemoryBytes = 256 << 20
-	text := "import sys\nprint('numpy' in sys.modules)\nimport numpy\nprint(numpy.linalg.solve(numpy.eye(100) * 2, numpy.ones(100)).sum())\n"
+	limits.MemoryBytes = enginetest.NumpyBytes
+	text := "import sys\nprint('numpy' in sys.modules)\n" + enginetest.UsesNumpy
 	run := func() string {
 		sb, err := e.Create(t.Context(), isolation.Plan{
 			ID: "numpy", Image: r.Digest, Limits: limits, Mentions: func(module string) bool { return module == "numpy" },

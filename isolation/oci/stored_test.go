@@ -36,3 +36,16 @@ func TestStoredImage_RunsPrograms(t *testing.T) {
 		t.Errorf("the runs changed the image: %v", err)
 	}
 }
+
+func TestStoredImage_ImportsNumpy(t *testing.T) {
+	images := enginetest.NumpyImage(t)
+	eachRuntime(t, func(t *testing.T, name string) {
+		testenv.Binary(t, name)
+		p := plan(sandbox.DefaultLimits())
+		p.Image, p.Limits.MemoryBytes = "base", enginetest.NumpyBytes
+		end, err := runPlan(t.Context(), newEngineLike(t, oci.Config{Runtime: name, Images: images}), p, enginetest.UsesNumpy)
+		if err != nil || end.Stdout.Text() != "50.0\n" {
+			t.Errorf("%+v, %v\n%s%s", end.Outcome, err, end.Stdout.Text(), end.Stderr.Text())
+		}
+	})
+}
