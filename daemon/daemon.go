@@ -36,9 +36,6 @@ type Daemon struct {
 	release context.CancelFunc // ends requests that outlive the drain
 }
 
-// probeTime bounds reaping and probing one engine.
-const probeTime = 2 * time.Minute
-
 // New reaps what a dead daemon left, probes the engines and assembles the
 // daemon. An engine that cannot be used is kept and said to be unusable.
 func New(ctx context.Context, cfg config.Config, deps Deps) (*Daemon, error) {
@@ -73,39 +70,16 @@ func New(ctx context.Context, cfg config.Config, deps Deps) (*Daemon, error) {
 	return d, nil
 }
 
-// examine reaps and probes every engine.
-func (d *Daemon) examine(ctx context.Context) []runs.Engine {
-	engines := make([]runs.Engine, 0, len(d.deps.Engines))
-	for _, e := range d.deps.Engines {
-		engines = append(engines, d.examineOne(ctx, e))
-	}
-	return engines
-}
-
-func (d *Daemon) examineOne(ctx context.Context, e isolation.Engine) runs.Engine {
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
-	defer cancel()
-	log := d.deps.Logger.With(slog.String("engine", e.Name()))
-	if err := e.Reap(ctx); err != nil {
-		log.LogAttrs(ctx, slog.LevelError, "reap leftovers", slog.Any("err", err))
-	}
-	support, err := e.Probe(ctx)
-	if err != nil {
-		log.LogAttrs(ctx, slog.LevelError, "probe engine", slog.Any("err", err))
-		support.Usable = false
-		if support.Reason == "" {
-			support.Reason = "its probe failed: " + err.Error()
-		}
-	}
-	support.Engine = e.Name()
-	log.LogAttrs(ctx, slog.LevelInfo, "engine probed", slog.Bool("usable", support.Usable), slog.String("reason", support.Reason))
-	return runs.Engine{Engine: e, Support: support}
-}
-
 // Serve answers on listener until ctx ends, then stops in order. It closes the
 // listener. A drain that had to cancel runs is no error.
 func (d *Daemon) Serve(ctx context.Context, listener net.Listener) error {
 	d.images.Keep()
+	probing, stopProbing := context.WithCancel(ctx)
+	probed := make(chan struct{})
+	go func() {
+		defer close(probed)
+		d.probeAgain(probing)
+	}()
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(listener) }()
 	var err error
@@ -113,6 +87,8 @@ func (d *Daemon) Serve(ctx context.Context, listener net.Listener) error {
 	case err = <-served: // the listener broke
 	case <-ctx.Done():
 	}
+	stopProbing()
+	<-probed // what a probe has made is gone before its engine is closed
 	stopErr := d.stop(context.WithoutCancel(ctx))
 	if err == nil {
 		err = <-served

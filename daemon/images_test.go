@@ -211,11 +211,19 @@ func TestImages_EndWithTheirClient(t *testing.T) {
 	if err := storeEnds(t, images); sandbox.KindOf(err) != sandbox.KindCanceled {
 		t.Errorf("store: %v", err)
 	}
+	waitFor(t, "the next is let in", func() bool {
+		_, err := client(t, d).ImportImage(t.Context(), apiclient.Archive{Content: strings.NewReader("content")}, nil)
+		return err == nil
+	})
+	if err := storeEnds(t, images); err != nil {
+		t.Error(err)
+	}
 
 	ctx, cancel = context.WithCancel(t.Context())
 	r, w := io.Pipe()
 	defer w.Close()
-	<-images.Begun // the one before
+	<-images.Begun // those before
+	<-images.Begun
 	go func() {
 		_, _ = io.WriteString(w, "the beginning")
 		<-images.Begun
@@ -227,8 +235,8 @@ func TestImages_EndWithTheirClient(t *testing.T) {
 	if err := storeEnds(t, images); sandbox.KindOf(err) != sandbox.KindCanceled {
 		t.Errorf("store amid the sending: %v", err)
 	}
-	if list, err := client(t, d).ListImages(t.Context()); err != nil || len(list) != 1 {
-		t.Errorf("%v, %v", list, err)
+	if list, err := client(t, d).ListImages(t.Context()); err != nil || len(list) != 2 {
+		t.Errorf("beside the machine's own there is not one that was brought in: %v, %v", list, err)
 	}
 }
 

@@ -1,11 +1,13 @@
 package daemon_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +21,36 @@ import (
 )
 
 func program(text string) sandbox.Spec { return sandbox.Spec{Program: &text} }
+
+// lateEngine is not usable when it is probed first.
+type lateEngine struct {
+	*fake.Engine
+	probes atomic.Int32
+}
+
+func (e *lateEngine) Probe(ctx context.Context) (isolation.Support, error) {
+	if e.probes.Add(1) == 1 {
+		return isolation.Support{Reason: "what it needs is not started"}, nil
+	}
+	return e.Engine.Probe(ctx)
+}
+
+// TestServe_ProbesAgain: what an engine needs may come after the daemon.
+func TestServe_ProbesAgain(t *testing.T) {
+	e := &lateEngine{Engine: fake.New(fake.Config{})}
+	d := daemontest.Start(t, daemontest.Options{Engines: []isolation.Engine{e}})
+	c := client(t, d)
+	if _, err := c.Run(t.Context(), program("#fake print hi")); problemCode(err) != "unavailable" || !strings.Contains(err.Error(), "not started") {
+		t.Errorf("before: %v", err)
+	}
+	waitFor(t, "the engine is probed again", func() bool {
+		res, err := c.Run(t.Context(), program("#fake print hi"))
+		return err == nil && res.Stdout == "hi\n"
+	})
+	if n := e.probes.Load(); n != 2 {
+		t.Errorf("%d probes", n)
+	}
+}
 
 func TestServe_StopsInOrder(t *testing.T) {
 	engine := fake.New(fake.Config{})

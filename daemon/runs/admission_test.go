@@ -283,7 +283,7 @@ func TestChoose_TakesTheStrongestThatHolds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := testConfig()
 			cfg.EngineOrder, cfg.Require, cfg.Refused, cfg.RequireByEngine = []string{"a", "b"}, require, c.refused, c.own
-			p := planner{cfg: cfg, engines: c.engines}
+			p := planner{cfg: cfg, engines: newEngineList(c.engines)}
 			e, _, err := p.choose(c.asked, c.wanted, &held{})
 			if c.kind != "" {
 				if err == nil || sandbox.KindOf(err) != c.kind {
@@ -305,7 +305,7 @@ func TestPlan_ListsDefaultsThatAreNotEnforced(t *testing.T) {
 	})
 	cfg := testConfig()
 	cfg.EngineOrder = []string{"a"}
-	p := planner{cfg: cfg, engines: []Engine{e}}
+	p := planner{cfg: cfg, engines: newEngineList([]Engine{e})}
 	text := ""
 	got, err := p.plan(&sandbox.Spec{Program: &text})
 	if err != nil || !slices.Equal(got.unenforced, []string{"cpu_ms", "workspace_inodes"}) {

@@ -134,9 +134,9 @@ func (p *planner) required(engine string) []sandbox.Layer {
 }
 
 func (p *planner) engine(name string) *Engine {
-	for i := range p.engines {
-		if p.engines[i].Name() == name {
-			return &p.engines[i]
+	for _, e := range p.engines.all() {
+		if e.Name() == name {
+			return e
 		}
 	}
 	return nil
@@ -144,7 +144,7 @@ func (p *planner) engine(name string) *Engine {
 
 func (p *planner) names() []string {
 	names := []string{Auto}
-	for _, e := range p.engines {
+	for _, e := range p.engines.all() {
 		names = append(names, e.Name())
 	}
 	return names
@@ -163,9 +163,9 @@ type EngineView struct {
 // Engines describes every engine, in the order in which they were configured.
 func (m *Manager) Engines() []EngineView {
 	chosen, err := m.Default()
-	views := make([]EngineView, 0, len(m.planner.engines))
-	for i := range m.planner.engines {
-		e := &m.planner.engines[i]
+	engines := m.planner.engines.all()
+	views := make([]EngineView, 0, len(engines))
+	for _, e := range engines {
 		require := m.planner.required(e.Name())
 		mend, refused := m.planner.refused(e.Name())
 		views = append(views, EngineView{

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/sandboxd/sandboxd/isolation"
 	"github.com/sandboxd/sandboxd/sandbox"
 )
 
@@ -90,12 +89,6 @@ func (c *Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// Engine is an engine with what its probe found.
-type Engine struct {
-	isolation.Engine
-	Support isolation.Support
-}
-
 // Manager admits, runs and lists. Make it with New; stop it with Drain.
 type Manager struct {
 	planner planner
@@ -116,7 +109,7 @@ func New(cfg Config, engines []Engine, logger *slog.Logger) (*Manager, error) {
 		return nil, errors.New("configure runs: no logger")
 	}
 	return &Manager{
-		planner: planner{cfg: cfg, engines: engines},
+		planner: planner{cfg: cfg, engines: newEngineList(engines)},
 		timing:  cfg.Timing,
 		logger:  logger,
 		queue:   newQueue(cfg.MaxConcurrent, cfg.QueueLength),

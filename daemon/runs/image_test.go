@@ -186,7 +186,7 @@ func TestImage_NeedsAnEngineThatTakesIt(t *testing.T) {
 			cfg := testConfig()
 			images := &shelf{}
 			cfg.EngineOrder, cfg.Images = []string{"a", "b"}, images
-			p := planner{cfg: cfg, engines: []Engine{probed(t, "a", own), probed(t, "b", nil)}}
+			p := planner{cfg: cfg, engines: newEngineList([]Engine{probed(t, "a", own), probed(t, "b", nil)})}
 			order := imageSpec("", c.image)
 			order.Spec.Engine = c.engine
 			made, err := p.plan(order.Spec)
@@ -213,7 +213,7 @@ func TestImage_NeedsAnEngineThatTakesIt(t *testing.T) {
 func TestChoose_AllowedEngines(t *testing.T) {
 	cfg := testConfig()
 	cfg.EngineOrder, cfg.Allowed = []string{"a", "b"}, []string{"b"}
-	p := planner{cfg: cfg, engines: []Engine{probed(t, "a", nil), probed(t, "b", nil)}}
+	p := planner{cfg: cfg, engines: newEngineList([]Engine{probed(t, "a", nil), probed(t, "b", nil)})}
 	if e, _, err := p.choose("", nil, &held{}); err != nil || e.Name() != "b" {
 		t.Errorf("auto: %v, %v", e, err)
 	}

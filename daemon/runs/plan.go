@@ -31,7 +31,7 @@ func (p *plan) mentions(module string) bool {
 // planner turns specs into plans. It starts nothing and changes nothing.
 type planner struct {
 	cfg     Config
-	engines []Engine
+	engines *engineList
 }
 
 // plan checks everything that can be checked before anything exists. The plan

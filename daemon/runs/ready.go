@@ -40,7 +40,7 @@ func (m *Manager) Stats() Stats {
 	}
 	s.Phases = m.phases.all()
 	s.Engines = map[string]isolation.Stats{}
-	for _, e := range m.planner.engines {
+	for _, e := range m.planner.engines.all() {
 		if c, ok := e.Engine.(counted); ok {
 			s.Engines[e.Name()] = c.Stats()
 		}

@@ -57,6 +57,15 @@ func insiders(t *testing.T) []inside {
 func TestSleeper_IsStoppedAndSomebodyElse(t *testing.T) {
 	e := newEngineWithPool(t, 6)
 	fill(t, e, 6)
+	awaits(t, "the first processes are stopped", func() bool { // they may still be on their way
+		stopped := 0
+		for _, p := range insiders(t) {
+			if p.id == isolation.SupervisorID && p.state == "T" {
+				stopped++
+			}
+		}
+		return stopped == 6
+	})
 	for range 20 {
 		first, program := map[uint32]inside{}, map[uint32]inside{}
 		for _, p := range insiders(t) {
