@@ -150,7 +150,8 @@ func filesIn(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err == nil && path != dir {
+		// The image store's index is written when its daemon stops, and is to stay.
+		if err == nil && path != dir && !strings.HasSuffix(path, "/images/index.json") {
 			found[path] = true
 		}
 		return nil
