@@ -1,6 +1,7 @@
 package isolation
 
 import (
+	"errors"
 	"os"
 
 	"github.com/sandboxd/sandboxd/sandbox"
@@ -16,6 +17,24 @@ func InOrder(byLayer map[sandbox.Layer]sandbox.LayerReport) []sandbox.LayerRepor
 			r = sandbox.LayerReport{Layer: l, State: sandbox.LayerMissing, Reason: "not probed"}
 		}
 		out = append(out, r)
+	}
+	return out
+}
+
+// RootNeeded is what to do on most hosts that can make no sandbox.
+const RootNeeded = "run as root on Linux 5.12 or newer with user namespaces enabled"
+
+// NoneHeld reports on every layer where no sandbox could be made to look at: all
+// are missing for one reason. mend is for an error that brings none of its own.
+func NoneHeld(err error, mend string) []sandbox.LayerReport {
+	if known, ok := errors.AsType[*sandbox.Error](err); ok && known.Mend != "" {
+		mend = known.Mend
+	}
+	var out []sandbox.LayerReport
+	for _, l := range sandbox.Layers() {
+		out = append(out, sandbox.LayerReport{
+			Layer: l, State: sandbox.LayerMissing, Reason: "no sandbox could be made: " + err.Error(), Mend: mend,
+		})
 	}
 	return out
 }

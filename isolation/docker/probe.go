@@ -57,16 +57,7 @@ func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
 	reports, err := e.look(ctx, &support)
 	if err != nil {
 		support.Reason = err.Error()
-		mend := "see that a Docker Engine runs, and that the daemon may use it"
-		if known, ok := errors.AsType[*sandbox.Error](err); ok && known.Mend != "" {
-			mend = known.Mend
-		}
-		reports = nil
-		for _, l := range sandbox.Layers() {
-			reports = append(reports, sandbox.LayerReport{
-				Layer: l, State: sandbox.LayerMissing, Reason: "no container could be made: " + err.Error(), Mend: mend,
-			})
-		}
+		reports = isolation.NoneHeld(err, "see that a Docker Engine runs, and that the daemon may use it")
 	}
 	support.Usable, support.Layers = err == nil, reports
 	support.Limits = e.limitSupport()

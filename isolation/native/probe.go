@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
@@ -39,19 +38,8 @@ func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
 	}
 	seen, err := e.lookInside(ctx)
 	if err != nil {
-		// Without a sandbox there is nothing to look at: every layer that needs
-		// one is missing for the same reason.
 		support.Reason = err.Error()
-		mend := "run as root on Linux 5.12 or newer with user namespaces enabled"
-		if known, ok := errors.AsType[*sandbox.Error](err); ok && known.Mend != "" {
-			mend = known.Mend
-		}
-		for _, l := range sandbox.Layers() {
-			seen = append(seen, sandbox.LayerReport{
-				Layer: l, State: sandbox.LayerMissing, Reason: "no sandbox could be made: " + err.Error(),
-				Mend: mend,
-			})
-		}
+		seen = isolation.NoneHeld(err, isolation.RootNeeded)
 	}
 	support.Usable = err == nil
 	support.Layers = inOrder(append(cgroups, seen...))
@@ -84,7 +72,7 @@ func (e *Engine) lookInside(ctx context.Context) ([]sandbox.LayerReport, error) 
 	if err := e.hearAnEnd(ctx, limits); err != nil {
 		return nil, err
 	}
-	reports := posture.Layers(ownNamespaces())
+	reports := posture.Layers(isolation.OwnNamespaces())
 	return append(reports, e.distinctUID(posture), isolation.LandlockReport(e.landlock)), nil
 }
 
@@ -153,17 +141,6 @@ func limitSupport() map[string]isolation.LimitSupport {
 	var l sandbox.Limits
 	for _, f := range l.Fields() {
 		out[f.Name] = isolation.Enforced
-	}
-	return out
-}
-
-// ownNamespaces are the daemon's, in the kernel's words.
-func ownNamespaces() map[string]string {
-	out := map[string]string{}
-	for _, name := range []string{"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"} {
-		if link, err := os.Readlink("/proc/self/ns/" + name); err == nil {
-			out[name] = link
-		}
 	}
 	return out
 }

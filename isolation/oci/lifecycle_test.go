@@ -215,7 +215,7 @@ func TestProbe_RefusesOldRuntimes(t *testing.T) {
 	testenv.Cgroup(t)
 	for _, c := range []struct{ says, least, want string }{
 		{"runc version 1.0.0-rc10", "", "older than 1.1.5"},
-		{"runc version 1.0.0-rc10", "1.0.0", "no container could be made"},
+		{"runc version 1.0.0-rc10", "1.0.0", "no sandbox could be made"},
 		{"something else", "", "no version"},
 	} {
 		t.Run(c.says+" "+c.least, func(t *testing.T) {

@@ -51,16 +51,7 @@ func (e *Engine) Probe(ctx context.Context) (isolation.Support, error) {
 	reports, err := e.look(ctx, &support)
 	if err != nil {
 		support.Reason = err.Error()
-		mend := "run as root on Linux 5.12 or newer with user namespaces enabled"
-		if known, ok := errors.AsType[*sandbox.Error](err); ok && known.Mend != "" {
-			mend = known.Mend
-		}
-		reports = nil
-		for _, l := range sandbox.Layers() {
-			reports = append(reports, sandbox.LayerReport{
-				Layer: l, State: sandbox.LayerMissing, Reason: "no container could be made: " + err.Error(), Mend: mend,
-			})
-		}
+		reports = isolation.NoneHeld(err, isolation.RootNeeded)
 	}
 	support.Usable, support.Layers = err == nil, reports
 	if support.Usable { // a host that is mended is probed again
