@@ -81,7 +81,7 @@ type archive struct {
 // Read implements io.Reader. Its errors say whose they are.
 func (a *archive) Read(p []byte) (int, error) {
 	if !a.extend() {
-		return 0, sandbox.Errorf(sandbox.KindCanceled, "read archive", "body", "the import has ended")
+		return 0, errImportEnded()
 	}
 	n, err := a.body.Read(p)
 	switch {
@@ -90,10 +90,16 @@ func (a *archive) Read(p []byte) (int, error) {
 	case errors.Is(err, io.EOF):
 		a.finish()
 		return n, err
+	case !a.extend(): // Interrupt's deadline, or what it was called for
+		return n, errImportEnded()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return n, sandbox.Errorf(sandbox.KindInvalid, "read archive", "body", "nothing arrived for %s", bodyTime)
 	}
 	return n, sandbox.Errorf(sandbox.KindCanceled, "read archive", "body", "the archive ended early")
+}
+
+func errImportEnded() error {
+	return sandbox.Errorf(sandbox.KindCanceled, "read archive", "body", "the import has ended")
 }
 
 // extend gives the next bytes their time, unless the import is over.
