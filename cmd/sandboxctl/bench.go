@@ -124,7 +124,10 @@ func (o *benchOptions) subject(ctx context.Context, c *apiclient.Client) (benchC
 		if !e.Usable || !e.Allowed {
 			return cfg, benchDaemon{}, fmt.Errorf("engine %s cannot be used: %s", e.Engine, strings.TrimSpace(e.Reason+" "+e.Mend))
 		}
-		cfg.Required, cfg.Workspace = e.Required, info.Limits.WorkspaceBytes
+		cfg.Required = e.Required
+		if e.Limits["workspace_bytes"] == "enforced" {
+			cfg.Workspace = info.Limits.WorkspaceBytes
+		}
 		if cfg.Python == "" {
 			cfg.Python = interpreterPath(e.Interpreter)
 		}

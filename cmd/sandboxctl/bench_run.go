@@ -15,7 +15,7 @@ type benchConfig struct {
 	Engine    string
 	Required  []sandbox.Layer // that every result must show as held
 	Python    string          // plain's interpreter
-	Workspace int64           // default of limits.workspace_bytes
+	Workspace int64           // default of limits.workspace_bytes; 0 when the engine does not enforce it
 	Rounds    int
 	Span      time.Duration // of each side of each measurement
 	Full      bool

@@ -42,7 +42,7 @@ func (d *stubDaemon) start(t *testing.T) (socket string) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
 	}
 	answer("/v1/info", `{"version": "v9", "engines": [{"name": "native"}], "limits": {"workspace_bytes": 65536}}`)
-	answer("/v1/doctor", `{"engines": [{"engine": "native", "usable": true, "allowed": true, "required": ["seccomp"],
+	answer("/v1/doctor", `{"engines": [{"engine": "native", "limits": {"workspace_bytes": "enforced"}, "usable": true, "allowed": true, "required": ["seccomp"],
 		"layers": [{"layer": "seccomp", "state": "held"}, {"layer": "landlock", "state": "missing"}]}]}`)
 	answer("/metrics", d.metrics)
 	mux.HandleFunc("/v1/runs", d.run)
