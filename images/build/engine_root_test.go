@@ -36,22 +36,9 @@ type engine struct {
 
 func newEngine(t *testing.T) engine {
 	t.Helper()
-	testenv.PrivilegedLane(t)
-	enginetest.NeedDockerd(t)
-	dir, err := os.MkdirTemp("", "build-") //nolint:usetesting // a short path
-	if err != nil {
-		t.Fatal(err)
-	}
-	on, err := enginetest.NewDockerEngine(dir, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := on.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	on := enginetest.StartDockerEngine(t, false)
 	e := engine{Engine: source.Engine{Host: "unix://" + on.Socket}}
+	var err error
 	if e.api, err = e.Connect(); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/sandboxd/sandboxd/isolation/enginetest"
@@ -11,20 +10,7 @@ import (
 // TestDocker_OutlivesItsDaemon: runs in a Docker Engine are judged as any, and what
 // a killed daemon left there is gone when the next one serves.
 func TestDocker_OutlivesItsDaemon(t *testing.T) {
-	enginetest.NeedDockerd(t)
-	dir, err := os.MkdirTemp("/tmp", "sandboxd-e2e-") //nolint:usetesting // a short path
-	if err != nil {
-		t.Fatal(err)
-	}
-	on, err := enginetest.NewDockerEngine(dir, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := on.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	on := enginetest.StartDockerEngine(t, false)
 	on.Import(t, "base")
 	// Users of this Engine are not remapped.
 	p := newPlace(t, fmt.Sprintf("[engines]\nrequire_layers = [\"distinct_uid\", \"pid_ns\", \"cgroup_memory\"]\n[engine.native]\nready = 0\n"+

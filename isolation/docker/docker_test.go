@@ -178,7 +178,7 @@ var unheldRemapped = map[string]string{
 
 // TestRemapped_HoldsEveryLayer: where the Engine maps users, it is as strong as native.
 func TestRemapped_HoldsEveryLayer(t *testing.T) {
-	on := engineOfItsOwn(t, true)
+	on := enginetest.StartDockerEngine(t, true)
 	e := newEngine(t, docker.Config{Host: "unix://" + on.Socket})
 	s, err := e.Probe(t.Context())
 	if err != nil || !s.Usable {

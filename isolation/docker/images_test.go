@@ -96,7 +96,7 @@ func TestReap_RemovesImagesThatNobodyKnows(t *testing.T) {
 // TestStoredImage_IsPutBack where somebody has removed it: the second try of a run
 // finds it.
 func TestStoredImage_IsPutBack(t *testing.T) {
-	on := engineOfItsOwn(t, false)
+	on := enginetest.StartDockerEngine(t, false)
 	e := newEngine(t, docker.Config{Host: "unix://" + on.Socket})
 	if got := keep(t.Context(), e, "pass"); got.err != nil {
 		t.Fatal(got.err)

@@ -3,7 +3,6 @@ package docker_test
 import (
 	"context"
 	"errors"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -14,29 +13,6 @@ import (
 	"github.com/sandboxd/sandboxd/sandbox"
 	"github.com/sandboxd/sandboxd/sandbox/pyrunner"
 )
-
-// engineOfItsOwn is a Docker Engine that a test may end.
-func engineOfItsOwn(t *testing.T, remap bool) *enginetest.DockerEngine {
-	t.Helper()
-	enginetest.NeedDockerd(t)
-	dir, err := os.MkdirTemp("", "sbx-docker-") //nolint:usetesting // a short path
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // the root of containers passes through
-		t.Fatal(err)
-	}
-	on, err := enginetest.NewDockerEngine(dir, remap)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := on.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return on
-}
 
 // kept is what a keeper would answer for one run.
 type kept struct {
@@ -97,7 +73,7 @@ func TestEngine_SurvivesItsEngine(t *testing.T) {
 
 func survive(t *testing.T, end func(*enginetest.DockerEngine) error) {
 	const runs, atOnce = 50, 10
-	on := engineOfItsOwn(t, false)
+	on := enginetest.StartDockerEngine(t, false)
 	e := newEngine(t, docker.Config{Host: "unix://" + on.Socket, Ready: 4})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

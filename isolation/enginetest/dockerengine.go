@@ -105,6 +105,30 @@ func (s *service) end(how os.Signal) error {
 // engineWait is how long an Engine may take to start, and to stop.
 const engineWait = 30 * time.Second
 
+// StartDockerEngine starts one for a test, which may end it, and stops it when the
+// test has ended. With remap, users of its containers are others on this machine.
+func StartDockerEngine(tb testing.TB, remap bool) *DockerEngine {
+	tb.Helper()
+	NeedDockerd(tb)
+	dir, err := os.MkdirTemp("", "sbx-docker-") //nolint:usetesting // a short path
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // the root of containers passes through
+		tb.Fatal(err)
+	}
+	e, err := NewDockerEngine(dir, remap)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := e.Stop(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return e
+}
+
 // NewDockerEngine starts one in dir, which must be below a short path: the address
 // of a socket has 107 bytes. With remap, users of its containers are others on this
 // machine, and dir has to let them pass.
